@@ -1,0 +1,190 @@
+"""The one contract of every method: seven small pure functions over records.
+
+State is passed in and out and never kept on `self`. The defaults are FedAvg with a server rate of one. A
+method's arithmetic broadcasts over leading axes and reduces only the last, so the same code runs on one
+client (d,) and on a stacked cohort (n, d).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from fedkeel.records import Nothing, Record
+from fedkeel.streams import Stream
+from fedkeel.values import value as method
+from fedkeel.vector import Vector
+
+__all__ = [
+    "Algorithm",
+    "Cohort",
+    "Momentum",
+    "Objective",
+    "Plan",
+    "Sharp",
+    "Walk",
+    "Wrapper",
+    "method",
+]
+
+
+class Sharp(NamedTuple):
+    """A second gradient at a shifted point: e = ρ·q/(‖q‖+1e-7) with q = g − dual − tilt."""
+
+    rho: float
+    blend: float = 1.0
+    tilt: Vector | None = None
+    dual: Vector | None = None
+
+
+class Momentum(NamedTuple):
+    """Local momentum on the whole direction: b ← βb + dir."""
+
+    beta: float
+    nesterov: bool = False
+    buffer: Vector | None = None
+
+
+class Objective(NamedTuple):
+    """An extra loss: `function(forward, y, batch, context)` from extra forward passes.
+
+    `forward(vector, inputs)` gives outputs, `forward.features(vector, inputs)` penultimate features. All
+    vectors the function needs come in through the record `context`, so that a stacked engine can map them.
+    `features` says that the function asks for features.
+    """
+
+    function: Callable[[Any, Vector, tuple[Tensor, Tensor], Record], Tensor]
+    context: Record = Nothing()
+    features: bool = False
+
+
+class Plan(NamedTuple):
+    """What a client does in its local walk, as a value.
+
+    step: dir = gain·clip(g) + push + pull·(y − anchor) + decay·y + weight_decay·y; y ← y − lr·dir.
+    `anchor` is `start` where it is not given; `full_gradient` asks for the gradient at the anchor over
+    all of the client's samples.
+    """
+
+    start: Vector
+    gain: float = 1.0
+    push: Vector | None = None
+    pull: float = 0.0
+    anchor: Vector | None = None
+    decay: float = 0.0
+    sharp: Sharp | float | None = None
+    momentum: Momentum | None = None
+    objective: Objective | None = None
+    full_gradient: bool = False
+
+
+class Walk(NamedTuple):
+    """A finished local walk. `length` is the sum of the rates of the steps taken, shape (…, 1)."""
+
+    start: Vector
+    end: Vector
+    length: Tensor
+    steps: Tensor
+    buffer: Vector | None = None
+    dual: Vector | None = None
+    full_gradient: Vector | None = None
+
+    @property
+    def direction(self) -> Vector:
+        """Return the client's mean direction, seen from its own start."""
+        return (self.start - self.end) / self.length
+
+
+class Cohort(NamedTuple):
+    """The clients whose answers are aggregated: round (from 0) of `rounds`, their number, their share.
+
+    `share` is the weight of the accepted clients over the weight of the population; `stream` is the
+    server's own randomness of this round.
+    """
+
+    round: int
+    rounds: int
+    size: int
+    share: float
+    stream: Stream
+
+
+class Algorithm:
+    """A federated method. Override what differs from FedAvg; every function is pure."""
+
+    class Server(NamedTuple):
+        """What the server keeps: the model."""
+
+        x: Vector
+
+    Client: type = Nothing
+
+    class Up(NamedTuple):
+        """What a client sends: how far it moved, seen from the broadcast model."""
+
+        delta: Vector
+
+    def init(self, x: Vector) -> Record:
+        """Return the server's state before the first round."""
+        return self.Server(x)
+
+    def enlist(self, x0: Vector) -> Record:
+        """Return the memory of a client that never took part; x0 is the model before the first round."""
+        return self.Client()
+
+    def broadcast(self, server: Record) -> Record:
+        """Return what every client receives; its field `x` is the broadcast model."""
+        return server
+
+    def plan(self, down: Record, client: Record) -> Plan:
+        """Return the client's local walk."""
+        return Plan(start=down.x)
+
+    def finish(self, walk: Walk, down: Record, client: Record) -> tuple[Record, Record]:
+        """Return what the client sends and what it keeps."""
+        return self.Up(walk.end - down.x), client
+
+    def aggregate(self, server: Record, mean: Record, cohort: Cohort) -> Record:
+        """Return the server's next state from the cohort's weighted mean of the uploads."""
+        return self.Server(server.x + mean.delta)
+
+    def models(self, server: Record) -> dict[str, Vector]:
+        """Return what is evaluated, the model that is trained first."""
+        return {"x": server.x}
+
+
+@method
+class Wrapper(Algorithm):
+    """A method that changes another one by wrapping it; all it does not change goes to `inner`."""
+
+    inner: Algorithm
+
+    def init(self, x: Vector) -> Record:
+        """Delegate to the inner method."""
+        return self.inner.init(x)
+
+    def enlist(self, x0: Vector) -> Record:
+        """Delegate to the inner method."""
+        return self.inner.enlist(x0)
+
+    def broadcast(self, server: Record) -> Record:
+        """Delegate to the inner method."""
+        return self.inner.broadcast(server)
+
+    def plan(self, down: Record, client: Record) -> Plan:
+        """Delegate to the inner method."""
+        return self.inner.plan(down, client)
+
+    def finish(self, walk: Walk, down: Record, client: Record) -> tuple[Record, Record]:
+        """Delegate to the inner method."""
+        return self.inner.finish(walk, down, client)
+
+    def aggregate(self, server: Record, mean: Record, cohort: Cohort) -> Record:
+        """Delegate to the inner method."""
+        return self.inner.aggregate(server, mean, cohort)
+
+    def models(self, server: Record) -> dict[str, Vector]:
+        """Delegate to the inner method."""
+        return self.inner.models(server)

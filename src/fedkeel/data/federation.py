@@ -1,0 +1,203 @@
+"""The clients' data: one compact pool of samples and, for each client, which of them are its own."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedkeel.errors import DataError
+from fedkeel.streams import Stream
+
+Batch: TypeAlias = tuple[Tensor, Tensor]
+Transform: TypeAlias = Callable[[Tensor], Tensor]
+Augmentation: TypeAlias = Callable[[Tensor, torch.Generator], Tensor]
+
+_BLOCK = 2048  # samples gathered and transformed at once: few calls, little memory
+
+
+@dataclass(frozen=True, eq=False)
+class Federation:
+    """Samples pooled in `x` and `y`; client i owns the rows `index[offsets[i]:offsets[i + 1]]`.
+
+    Samples stay in their compact form (images as uint8); `transform` makes a batch what the model takes and
+    `augment` varies it, keyed by (seed, round, client). The first `len(self)` clients take part in
+    training; `held_out` further ones never do and serve to measure participation gaps.
+    """
+
+    x: Tensor
+    y: Tensor
+    index: Tensor
+    offsets: Tensor
+    test: Batch | None = None
+    transform: Transform | None = None
+    augment: Augmentation | None = None
+    classes: int | None = None
+    held_out: int = 0
+    origin: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if len(self.x) != len(self.y):
+            raise DataError(f"{len(self.x)} samples but {len(self.y)} targets: give one target a sample")
+        sizes = self.offsets.diff()
+        if len(sizes) - self.held_out < 1:
+            raise DataError("a federation needs at least one client that takes part")
+        if bool((sizes < 1).any()):
+            empty = int((sizes < 1).nonzero()[0])
+            raise DataError(f"client {empty} has no samples: leave it out, or split over fewer clients")
+        for name, tensor in self._tensors():
+            if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+                row = int((~torch.isfinite(tensor.reshape(len(tensor), -1))).any(1).nonzero()[0])
+                raise DataError(f"{self.place(name, row)} holds NaN or infinity: clean or drop that sample")
+
+    def __len__(self) -> int:
+        """Return the number of clients that can be drawn."""
+        return len(self.offsets) - 1 - self.held_out
+
+    @classmethod
+    def from_arrays(
+        cls, clients: Sequence[tuple[Any, Any]], test: tuple[Any, Any] | None = None, **options: Any
+    ) -> Federation:
+        """Build a federation from one `(x, y)` pair of arrays or tensors a client."""
+        if len(clients) == 0:
+            raise DataError("no clients given: pass a list with one (x, y) pair a client")
+        pairs = [_pair(x, y, f"client {i}") for i, (x, y) in enumerate(clients)]
+        for i, pair in enumerate(pairs):
+            _check_alike(pair, pairs[0], f"client {i}", "client 0")
+        checked_test = None if test is None else _pair(*test, "the test set")
+        if checked_test is not None:
+            _check_alike(checked_test, pairs[0], "the test set", "client 0")
+        sizes = torch.tensor([len(x) for x, _ in pairs])
+        return cls(
+            x=torch.cat([x for x, _ in pairs]),
+            y=torch.cat([y for _, y in pairs]),
+            index=torch.arange(int(sizes.sum())),
+            offsets=torch.cat([torch.zeros(1, dtype=torch.int64), sizes.cumsum(0)]),
+            test=checked_test,
+            **options,
+        )
+
+    @classmethod
+    def from_datasets(cls, clients: Sequence[Any], test: Any = None, **options: Any) -> Federation:
+        """Build a federation from one map-style torch `Dataset` a client."""
+        from fedkeel.data.adapters import arrays  # noqa: PLC0415  adapters know every foreign form
+
+        pairs = [arrays(client) for client in clients]
+        return cls.from_arrays(pairs, None if test is None else arrays(test), **options)
+
+    @property
+    def sizes(self) -> Tensor:
+        """Return the number of samples of every client that can be drawn."""
+        return self.offsets.diff()[: len(self)]
+
+    def rows(self, client: int) -> Tensor:
+        """Return the places of a client's samples in the pool."""
+        return self.index[int(self.offsets[client]) : int(self.offsets[client + 1])]
+
+    def samples(self, client: int) -> Batch:
+        """Return a client's samples as stored."""
+        rows = self.rows(client)
+        return self.x[rows], self.y[rows]
+
+    @cached_property
+    def everything(self) -> Batch:
+        """Return all taking-part clients' samples: models are judged here where there is no test set."""
+        rows = self.index[: int(self.offsets[len(self)])]
+        whole = len(rows) == len(self.x) and bool((rows.bincount() == 1).all())
+        return (self.x, self.y) if whole else (self.x[rows], self.y[rows])
+
+    def batches(self, client: int, order: Sequence[np.ndarray], stream: Stream) -> Iterator[Batch]:
+        """Yield a client's minibatches in the given order, ready for the model."""
+        rows = self.rows(client)
+        generator = None
+        if self.augment is None and len(order) > 1 and all(batch is order[0] for batch in order):
+            x, y = self.samples(client)  # the whole data in every step: prepare it once
+            yield from [(self.prepare(x), y)] * len(order)
+            return
+        if self.augment is not None:
+            generator = torch.Generator().manual_seed(stream.branch("augment").integer())
+        for block in _blocks(order):
+            picked = rows[torch.from_numpy(np.concatenate(block))]
+            x = self.x[picked]
+            if self.augment is not None and generator is not None:
+                x = self.augment(x, generator)
+            sizes = [len(batch) for batch in block]
+            yield from zip(
+                torch.split(self.prepare(x), sizes), torch.split(self.y[picked], sizes), strict=True
+            )
+
+    def prepare(self, x: Tensor) -> Tensor:
+        """Return stored samples as the model takes them."""
+        return x if self.transform is None else self.transform(x)
+
+    def hold_out(self, clients: int) -> Federation:
+        """Keep the last `clients` clients out of training."""
+        if not 0 <= clients < len(self):
+            raise DataError(f"cannot hold out {clients} of {len(self)} clients: at least one must take part")
+        return replace(self, held_out=self.held_out + clients)
+
+    def fingerprint(self) -> str:
+        """Return a hash of all samples, targets and the split."""
+        digest = hashlib.sha256()
+        for name, tensor in (*self._tensors(), ("index", self.index), ("offsets", self.offsets)):
+            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            digest.update(tensor.contiguous().numpy().data)
+        digest.update(repr((self.held_out, self.transform, self.augment)).encode())
+        return digest.hexdigest()
+
+    def _tensors(self) -> list[tuple[str, Tensor]]:
+        test = [] if self.test is None else [("test x", self.test[0]), ("test y", self.test[1])]
+        return [("x", self.x), ("y", self.y), *test]
+
+    def place(self, name: str, row: int) -> str:
+        """Say in words whose sample a row of the pool (or of the test set) is."""
+        if name.startswith("test"):
+            return f"sample {row} of the test set"
+        place = (self.index == row).nonzero()
+        if len(place) == 0:
+            return f"sample {row} of the pool"
+        client = int(torch.searchsorted(self.offsets, place[0], right=True)) - 1
+        return f"client {client}: {name}[{int(place[0]) - int(self.offsets[client])}]"
+
+
+def _blocks(order: Sequence[np.ndarray]) -> Iterator[list[np.ndarray]]:
+    """Group consecutive minibatches so that each group is gathered at once."""
+    block: list[np.ndarray] = []
+    filled = 0
+    for batch in order:
+        if block and filled + len(batch) > _BLOCK:
+            yield block
+            block, filled = [], 0
+        block.append(batch)
+        filled += len(batch)
+    if block:
+        yield block
+
+
+def _pair(x: Any, y: Any, owner: str) -> Batch:
+    try:
+        x, y = torch.as_tensor(x), torch.as_tensor(y)
+    except (TypeError, ValueError) as problem:
+        raise DataError(f"{owner}: cannot make tensors of its arrays: {problem}") from None
+    if x.ndim == 0 or y.ndim == 0 or len(x) != len(y):
+        raise DataError(
+            f"{owner}: x has shape {tuple(x.shape)} and y {tuple(y.shape)}: give one row of y a row of x"
+        )
+    if len(x) == 0:
+        raise DataError(f"{owner} has no samples: leave it out")
+    return x, y if y.is_floating_point() else y.long()
+
+
+def _check_alike(pair: Batch, first: Batch, owner: str, model: str) -> None:
+    for name, ours, theirs in (("x", pair[0], first[0]), ("y", pair[1], first[1])):
+        if ours.shape[1:] != theirs.shape[1:] or ours.dtype != theirs.dtype:
+            raise DataError(
+                f"{owner}: a row of {name} is {ours.dtype} of shape {tuple(ours.shape[1:])}, "
+                f"but {model} has {theirs.dtype} of shape {tuple(theirs.shape[1:])}: make them alike"
+            )

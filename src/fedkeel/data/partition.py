@@ -1,0 +1,399 @@
+"""Splits: which client gets which sample.
+
+A splitter is a frozen value that one calls: `splitter(labels, clients, rng, groups)` gives one int64
+index array per client, sorted in rising order. All randomness comes from `rng`, no client is ever
+empty, and every call ends: nothing is drawn again until it fits, shortages are repaired instead.
+All splitters but `DirichletByClient(replacement=True)` give a sample to at most one client.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float64]
+
+
+class Splitter(Protocol):
+    """What `Dataset.split` takes; any function with this signature will do."""
+
+    def __call__(
+        self, labels: NDArray[Any], clients: int, rng: np.random.Generator, groups: NDArray[Any] | None
+    ) -> list[Ints]:
+        """One sorted int64 index array for each of the `clients` clients."""
+        ...
+
+
+@dataclass(frozen=True)
+class IID:
+    """Every client gets a random share of all samples.
+
+    Sizes differ by at most one, or follow a lognormal law: `lognormal` is the standard deviation of
+    the logarithm of a client's size (FedDyn's unbalanced setting uses 0.3). `balanced=True` also gives
+    every client the same mixture of classes: each class is dealt out like cards.
+    """
+
+    balanced: bool = False
+    lognormal: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check_lognormal(self, self.lognormal)
+
+    def __call__(
+        self, labels: NDArray[Any], clients: int, rng: np.random.Generator, groups: NDArray[Any] | None = None
+    ) -> list[Ints]:
+        """Deal the samples out to `clients` clients."""
+        _check_enough(self, len(labels), clients)
+        sizes = _sizes(len(labels), clients, self.lognormal, rng)
+        seat = np.repeat(np.arange(clients), sizes)
+        if not self.balanced:
+            return _by_client(seat, rng.permutation(len(labels)), clients)
+        turn = np.arange(len(labels)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        when = (turn + 0.5) / sizes[seat] if self.lognormal else turn
+        pools = _pools(_classes(self, labels)[0], rng)
+        return _by_client(seat[np.argsort(when, kind="stable")], pools, clients)
+
+
+@dataclass(frozen=True)
+class DirichletByClass:
+    """Each class's samples are spread over the clients with shares drawn from Dir(alpha).
+
+    This is the split of Rethinking (p_c ~ Dir_N(alpha)): client sizes differ, strongly so for a small
+    alpha. A client gets the floor or the ceiling of its share of a class, and the share itself in
+    expectation. Clients left with fewer than `min_samples` receive random samples of the largest
+    clients, which are cut to a common level, as high as possible.
+    """
+
+    alpha: float
+    min_samples: int = 1
+
+    def __post_init__(self) -> None:
+        _check_alpha(self, self.alpha)
+        _check_whole(self, "min_samples", self.min_samples)
+
+    def __call__(
+        self, labels: NDArray[Any], clients: int, rng: np.random.Generator, groups: NDArray[Any] | None = None
+    ) -> list[Ints]:
+        """Spread each class over `clients` clients."""
+        _check_enough(self, len(labels), clients, self.min_samples)
+        which, count = _classes(self, labels)
+        shares = _normalise(_dirichlet_logits(self.alpha, (len(count), clients), rng), self.alpha)
+        ends = np.cumsum(shares, axis=1)
+        ends *= count[:, None] / ends[:, -1:]
+        # A random phase per class: without it, an even share of less than one sample would always
+        # fall to the same clients, in every class.
+        cuts = np.floor(ends + rng.random((len(count), 1))).astype(np.int64)
+        cuts[:, -1] = count
+        amounts = np.diff(cuts, axis=1, prepend=0)
+        owner = np.repeat(np.tile(np.arange(clients), len(count)), amounts.ravel())
+        owner = _repair(owner, clients, self.min_samples, rng)
+        return _by_client(owner, _pools(which, rng), clients)
+
+
+@dataclass(frozen=True)
+class DirichletByClient:
+    """Each client draws a class prior from Dir(alpha), then its samples class by class from it.
+
+    Sizes are equal (they differ by at most one) or lognormal as in `IID`. Without replacement
+    (FedDyn, FedSAGD) all samples are dealt out: clients draw in a random interleaved order and a class
+    that has run out leaves everybody's prior, which is renormalised. With replacement (FedInit) a
+    class's pool is refilled when it runs out, so clients keep their priors and share samples; within
+    a client a sample repeats only if the client wants more of a class than there is.
+    """
+
+    alpha: float
+    replacement: bool = False
+    lognormal: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check_alpha(self, self.alpha)
+        _check_lognormal(self, self.lognormal)
+
+    def __call__(
+        self, labels: NDArray[Any], clients: int, rng: np.random.Generator, groups: NDArray[Any] | None = None
+    ) -> list[Ints]:
+        """Fill `clients` clients, each by its own prior over the classes."""
+        total = max(len(labels), clients) if self.replacement and len(labels) else len(labels)
+        _check_enough(self, total, clients)
+        which, count = _classes(self, labels)
+        seat = np.repeat(np.arange(clients), _sizes(total, clients, self.lognormal, rng))
+        logits = _dirichlet_logits(self.alpha, (clients, len(count)), rng)
+        drawn = _choose(_normalise(logits, self.alpha), seat, rng)
+        if not self.replacement:
+            seat, drawn = _exhaust(seat, drawn, logits, alpha=self.alpha, count=count, rng=rng)
+        order = np.argsort(drawn, kind="stable")
+        nth = np.arange(total) - np.searchsorted(drawn[order], drawn[order])
+        first = np.cumsum(count) - count
+        samples = _pools(which, rng)[first[drawn[order]] + nth % count[drawn[order]]]
+        return _by_client(seat[order], samples, clients)
+
+
+@dataclass(frozen=True)
+class Pathological:
+    """Each client holds exactly `classes` classes (after McMahan et al. 2017).
+
+    Classes are dealt from a shuffled deck, a new deck when it is used up, so all classes have as
+    good as equally many holders; a class's samples are shared equally by its holders.
+    """
+
+    classes: int
+
+    def __post_init__(self) -> None:
+        _check_whole(self, "classes", self.classes)
+
+    def __call__(
+        self, labels: NDArray[Any], clients: int, rng: np.random.Generator, groups: NDArray[Any] | None = None
+    ) -> list[Ints]:
+        """Deal classes to clients, then share each class among its holders."""
+        _check_enough(self, len(labels), clients)
+        which, count = _classes(self, labels)
+        if self.classes > len(count):
+            raise ValueError(
+                f"{self} asks for more classes than the {len(count)} there are; use at most {len(count)}"
+            )
+        if clients * self.classes < len(count):
+            raise ValueError(
+                f"{self} on {clients} clients covers {clients * self.classes} of {len(count)} classes; "
+                f"use {math.ceil(len(count) / self.classes)} clients or more"
+            )
+        hands = _deal(len(count), self.classes, clients, rng)
+        holders = np.bincount(hands.ravel(), minlength=len(count))
+        if (scarce := np.flatnonzero(count < holders)).size:
+            c = scarce[0]
+            raise ValueError(
+                f"{self} on {clients} clients gives class {np.unique(labels)[c]} to {holders[c]} clients, "
+                f"but it has {count[c]} samples; use fewer clients or fewer classes a client"
+            )
+        order = np.argsort(hands.ravel(), kind="stable")
+        amounts = np.concatenate([_even(n, k) for n, k in zip(count, holders, strict=True)])
+        owner = np.repeat(order // self.classes, amounts)
+        return _by_client(owner, _pools(which, rng), clients)
+
+
+@dataclass(frozen=True)
+class Natural:
+    """One client per natural group of the data (a role, a writer), or per class with `by="class"`.
+
+    Groups of fewer than `min_samples` are left out; of a group with more than `max_samples` a random
+    window of consecutive samples is kept, as FedDyn does with Shakespeare. If there are more groups
+    than `clients`, a random choice of them takes part, in the order of their numbers.
+    """
+
+    by: Literal["group", "class"] = "group"
+    max_samples: int | None = None
+    min_samples: int = 1
+
+    def __post_init__(self) -> None:
+        if self.by not in ("group", "class"):
+            raise ValueError(f"Natural(by={self.by!r}) is neither 'group' nor 'class'")
+        _check_whole(self, "min_samples", self.min_samples)
+        if self.max_samples is not None:
+            _check_whole(self, "max_samples", self.max_samples)
+
+    def clients(self, labels: NDArray[Any], groups: NDArray[Any] | None = None) -> int:
+        """How many groups are large enough to be a client."""
+        return int((self._members(labels, groups)[1] >= self.min_samples).sum())
+
+    def __call__(
+        self, labels: NDArray[Any], clients: int, rng: np.random.Generator, groups: NDArray[Any] | None = None
+    ) -> list[Ints]:
+        """Make `clients` of the groups clients."""
+        which, count = self._members(labels, groups)
+        fit = np.flatnonzero(count >= self.min_samples)
+        _check_whole(self, "clients", clients)
+        if clients > len(fit):
+            raise ValueError(
+                f"{self} cannot make {clients} clients: {len(fit)} groups have {self.min_samples} samples "
+                f"or more; use at most {len(fit)} clients"
+            )
+        chosen = np.sort(rng.choice(fit, clients, replace=False)) if clients < len(fit) else fit
+        keep = count[chosen] if self.max_samples is None else np.minimum(count[chosen], self.max_samples)
+        start = (np.cumsum(count) - count)[chosen] + rng.integers(0, count[chosen] - keep + 1)
+        seat = np.repeat(np.arange(clients), keep)
+        nth = np.arange(len(seat)) - np.repeat(np.cumsum(keep) - keep, keep)
+        return _by_client(seat, np.argsort(which, kind="stable")[start[seat] + nth], clients)
+
+    def _members(self, labels: NDArray[Any], groups: NDArray[Any] | None) -> tuple[Ints, Ints]:
+        if self.by == "class":
+            return _classes(self, labels)
+        if groups is None:
+            raise ValueError(f"{self} needs data with natural groups, and this data has none; use IID()")
+        _, which, count = np.unique(groups, return_inverse=True, return_counts=True)
+        return which.astype(np.int64), count.astype(np.int64)
+
+
+def _by_client(owner: Ints, samples: Ints, clients: int) -> list[Ints]:
+    """Turn (owner, sample) pairs into one sorted index array per client."""
+    order = np.lexsort((samples, owner))
+    ends = np.cumsum(np.bincount(owner, minlength=clients))
+    return np.split(samples[order].astype(np.int64), ends[:-1])
+
+
+def _classes(splitter: object, labels: NDArray[Any]) -> tuple[Ints, Ints]:
+    """Class number 0..C-1 of each sample, and the size of each class; refuses what is not a class."""
+    if labels.ndim != 1 or labels.dtype.kind not in "iub":
+        raise ValueError(
+            f"{splitter} needs one class number per sample, not labels of type {labels.dtype} and shape "
+            f"{labels.shape}; for real-valued targets use IID() or Natural()"
+        )
+    _, which, count = np.unique(labels, return_inverse=True, return_counts=True)
+    return which.astype(np.int64), count.astype(np.int64)
+
+
+def _pools(which: Ints, rng: np.random.Generator) -> Ints:
+    """All samples, class after class, shuffled within each class."""
+    shuffled = rng.permutation(len(which))
+    return shuffled[np.argsort(which[shuffled], kind="stable")]
+
+
+def _even(total: int, parts: int) -> Ints:
+    """`total` as `parts` numbers that differ by at most one."""
+    return total // parts + (np.arange(parts) < total % parts).astype(np.int64)
+
+
+def _sizes(total: int, clients: int, lognormal: float, rng: np.random.Generator) -> Ints:
+    """Client sizes of at least one that sum to `total`: even, or lognormal."""
+    if not lognormal:
+        return _even(total, clients)
+    log_weights = lognormal * rng.standard_normal(clients)
+    ends = np.cumsum(np.exp(log_weights - log_weights.max()))
+    sizes = np.diff(np.rint(ends / ends[-1] * total).astype(np.int64), prepend=0)
+    return _lift(sizes, 1)
+
+
+def _lift(sizes: Ints, minimum: int) -> Ints:
+    """Raise every size to `minimum`, paid for by cutting the largest to one common level.
+
+    If the k largest pay, their level is (their sum - need) / k; the right k is the one that makes
+    it highest (fewer payers sink too deep, more would include clients below the level).
+    """
+    lifted = np.maximum(sizes, minimum)
+    need = int((lifted - sizes).sum())
+    if need == 0:
+        return sizes
+    order = np.argsort(-sizes, kind="stable")
+    left = np.cumsum(sizes[order]) - need
+    k = int(np.argmax(left / np.arange(1, len(sizes) + 1))) + 1
+    lifted[order[:k]] = _even(int(left[k - 1]), k)
+    return lifted
+
+
+def _repair(owner: Ints, clients: int, minimum: int, rng: np.random.Generator) -> Ints:
+    """Hand random samples of the largest clients to those with fewer than `minimum`."""
+    before = np.bincount(owner, minlength=clients)
+    after = _lift(before, minimum)
+    if after is before:
+        return owner
+    shuffled = rng.permutation(len(owner))
+    order = shuffled[np.argsort(owner[shuffled], kind="stable")]
+    nth = np.arange(len(owner)) - np.repeat(np.cumsum(before) - before, before)
+    released = rng.permutation(order[nth >= after[owner[order]]])
+    mended = owner.copy()
+    mended[released] = np.repeat(np.arange(clients), np.maximum(after - before, 0))
+    return mended
+
+
+def _dirichlet_logits(alpha: float, shape: tuple[int, int], rng: np.random.Generator) -> Floats:
+    """Rows of `alpha * log g` with g ~ Gamma(alpha): what a Dirichlet draw is the softmax of.
+
+    Gamma(alpha) underflows to zero for a small alpha, and a row of zeros has no shares. Its
+    logarithm does not: log g = log Gamma(alpha + 1) + log(u) / alpha, with u uniform. The factor
+    alpha keeps even that in range; `_normalise` divides by it after the largest is subtracted.
+    """
+    if alpha >= 1:
+        return np.log(rng.standard_gamma(alpha, shape))
+    return alpha * np.log(rng.standard_gamma(alpha + 1, shape)) + np.log1p(-rng.random(shape))
+
+
+def _normalise(logits: Floats, alpha: float) -> Floats:
+    """Shares, one row a Dirichlet draw; the largest entry of a row always has weight one before."""
+    with np.errstate(over="ignore"):  # a difference too large for a float is a share of zero
+        weights = np.exp((logits - logits.max(axis=1, keepdims=True)) / min(alpha, 1.0))
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True), dtype=np.float64)
+
+
+def _choose(shares: Floats, row: Ints, rng: np.random.Generator) -> Ints:
+    """One class for each entry of `row`, drawn from that row of `shares`; never one with share 0."""
+    ends = np.cumsum(shares, axis=1)
+    ends /= ends[:, -1:]
+    # All rows laid end to end are one rising sequence, so one search serves every draw. The factor
+    # keeps a draw out of the next row when the row number takes the last bits of the sum.
+    line = (ends + np.arange(len(ends))[:, None]).ravel()
+    at = row + rng.random(len(row)) * (1 - 1e-9)
+    found: Ints = np.searchsorted(line, at, side="right") - row * shares.shape[1]
+    return found
+
+
+def _exhaust(
+    seat: Ints, drawn: Ints, logits: Floats, *, alpha: float, count: Ints, rng: np.random.Generator
+) -> tuple[Ints, Ints]:
+    """Shuffle the draws into one queue and make them respect the pools' sizes.
+
+    When a class runs out, the later draws of it (and only these: the others already follow the
+    renormalised prior) are drawn again from the classes that are left. A class runs out once, so
+    there are at most as many passes as classes.
+    """
+    order = rng.permutation(len(seat))
+    seat, drawn = seat[order], drawn[order]
+    open_logits = logits.copy()
+    while True:
+        queue = np.argsort(drawn, kind="stable")
+        used = np.bincount(drawn, minlength=len(count))
+        over = np.flatnonzero(used > count)
+        if over.size == 0:
+            return seat, drawn
+        starts = np.cumsum(used) - used
+        refused = queue[starts[over] + count[over]]
+        first = int(np.argmin(refused))
+        gone, when = over[first], refused[first]
+        open_logits[:, gone] = -np.inf
+        again = queue[starts[gone] + count[gone] : starts[gone] + used[gone]]
+        assert again[0] == when
+        shares = _normalise(open_logits[seat[again]], alpha)
+        drawn[again] = _choose(shares, np.arange(len(again)), rng)
+
+
+def _deal(classes: int, hand: int, clients: int, rng: np.random.Generator) -> Ints:
+    """`hand` different classes for each client, from a deck that is renewed when it is used up."""
+    hands = np.empty((clients, hand), dtype=np.int64)
+    deck: list[int] = []
+    for i in range(clients):
+        cards, deck = deck[:hand], deck[hand:]
+        if len(cards) < hand:
+            fresh = rng.permutation(classes).tolist()
+            more = [c for c in fresh if c not in cards][: hand - len(cards)]
+            deck = [c for c in fresh if c not in more]
+            cards = cards + more
+        hands[i] = cards
+    return hands
+
+
+def _check_enough(splitter: object, samples: int, clients: int, each: int = 1) -> None:
+    _check_whole(splitter, "clients", clients)
+    if clients * each > samples:
+        raise ValueError(
+            f"{splitter} cannot give {clients} clients {each} sample{'s' * (each > 1)} each: "
+            f"the data has {samples}; use at most {samples // each} clients"
+        )
+
+
+def _check_whole(splitter: object, name: str, value: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ValueError(f"{splitter}: {name} is {value!r}; it must be a whole number of at least 1")
+
+
+def _check_alpha(splitter: object, alpha: float) -> None:
+    if not 0 < alpha < math.inf:
+        raise ValueError(
+            f"{splitter}: alpha is {alpha!r}; use a positive number (small: unlike clients, large: alike)"
+        )
+
+
+def _check_lognormal(splitter: object, sigma: float) -> None:
+    if not 0 <= sigma < math.inf:
+        raise ValueError(f"{splitter}: lognormal is {sigma!r}; it must be 0 (equal sizes) or positive")

@@ -1,0 +1,117 @@
+"""A data set before it is split: training samples, a test set, and how a batch is made of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedkeel.data.federation import Augmentation, Batch, Federation, Transform
+from fedkeel.data.partition import Natural, Splitter
+from fedkeel.errors import DataError
+from fedkeel.streams import Stream
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Pictures from bytes to floats: (x / 255 - mean) / std, one mean and std a channel."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Normalise a batch (n, c, h, w) of uint8."""
+        mean, std = (torch.tensor(v, dtype=torch.float32).view(-1, 1, 1) for v in (self.mean, self.std))
+        # One multiplication and one addition a pixel: x / (255 std) - mean / std.
+        return x.float().mul_(1 / (255 * std)).sub_(mean / std)
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Samples `x` with targets `y`; pictures stay uint8, (n, c, h, w), until `transform` takes a batch.
+
+    `groups` says which natural client (role, writer) each training sample comes from, by its number
+    in `group_names`. `classes` is None where targets are real numbers.
+    """
+
+    name: str
+    x: Tensor
+    y: Tensor
+    test: Batch | None = None
+    classes: int | None = None
+    transform: Transform | None = None
+    groups: NDArray[np.int64] | None = None
+    group_names: tuple[str, ...] | None = None
+    class_names: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for what, x, y in (("training", self.x, self.y), *([("test", *self.test)] if self.test else [])):
+            if len(x) != len(y) or len(x) == 0:
+                raise DataError(
+                    f"{self.name}: {len(x)} {what} samples with {len(y)} targets; give each sample one target"
+                )
+        if self.groups is not None and len(self.groups) != len(self.y):
+            raise DataError(f"{self.name}: {len(self.groups)} group numbers for {len(self.y)} samples")
+
+    def __len__(self) -> int:
+        """Return the number of training samples."""
+        return len(self.y)
+
+    @classmethod
+    def from_arrays(
+        cls, x: Any, y: Any, test: tuple[Any, Any] | None = None, *, name: str = "arrays", **options: Any
+    ) -> Dataset:
+        """Make a data set of NumPy arrays or tensors; whole-number targets are classes.
+
+        `classes`, if not given, is one more than the largest target seen. Further options are the
+        other fields of the class.
+        """
+        pairs = [_tensors(name, x, y), *([_tensors(name, *test)] if test is not None else [])]
+        if not pairs[0][1].is_floating_point():
+            options.setdefault("classes", 1 + max(int(y.max()) if y.numel() else 0 for _, y in pairs))
+        return cls(name, *pairs[0], test=pairs[1] if test is not None else None, **options)
+
+    def split(
+        self,
+        splitter: Splitter,
+        *,
+        clients: int | None = None,
+        seed: int = 0,
+        augment: Augmentation | None = None,
+    ) -> Federation:
+        """Give the training samples to clients.
+
+        `clients` may be left out for `Natural`, whose groups are then all clients. Samples that the
+        splitter gives to nobody stay in the pool and are never seen.
+        """
+        labels = self.y.numpy()
+        if clients is None:
+            if not isinstance(splitter, Natural):
+                raise DataError(f"{splitter} needs to know for how many clients: pass clients=...")
+            clients = splitter.clients(labels, self.groups)
+        if seed < 0:
+            raise DataError(f"the seed of a split is {seed}; use 0 or a positive number")
+        shares = splitter(labels, clients, Stream(seed).branch("split").numpy(), self.groups)
+        return Federation(
+            x=self.x,
+            y=self.y,
+            index=torch.from_numpy(np.concatenate(shares)),
+            offsets=torch.from_numpy(np.cumsum([0, *map(len, shares)])),
+            test=self.test,
+            transform=self.transform,
+            augment=augment,
+            classes=self.classes,
+            origin={"dataset": self.name, "splitter": repr(splitter), "clients": clients, "seed": seed},
+        )
+
+
+def _tensors(name: str, x: Any, y: Any) -> Batch:
+    try:
+        x, y = torch.as_tensor(x), torch.as_tensor(y)
+    except (TypeError, ValueError) as problem:
+        raise DataError(f"{name}: cannot make tensors of these arrays: {problem}") from None
+    return x, y if y.is_floating_point() else y.long()

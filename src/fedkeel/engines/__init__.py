@@ -1,0 +1,17 @@
+"""Engines: how a cohort's walks are executed, and the choice between them."""
+
+from __future__ import annotations
+
+from fedkeel.engines.contract import Engine, Setting
+from fedkeel.engines.serial import Serial
+from fedkeel.errors import ConfigError, did_you_mean
+from fedkeel.oracle import Oracle
+
+ENGINES = ("auto", "serial")
+
+
+def choose(name: str, setting: Setting, oracle: Oracle, threads: int | None) -> Engine:
+    """Return the engine of that name; "auto" takes the one that suits the task."""
+    if name not in ENGINES:
+        raise ConfigError(f"engine = {name!r}: {did_you_mean(str(name), ENGINES)}")
+    return Serial(setting, oracle, threads)

@@ -1,0 +1,93 @@
+"""What the round loop and the engines say to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import torch
+
+from fedkeel.algorithm import Algorithm
+from fedkeel.data.federation import Federation
+from fedkeel.records import Record
+from fedkeel.reducers import Reducer
+from fedkeel.task import Task
+from fedkeel.vector import Vector
+from fedkeel.work import Work
+
+
+class Setting(NamedTuple):
+    """What stays the same for all clients and rounds of a run."""
+
+    task: Task
+    federation: Federation
+    work: Work
+    seed: int
+    device: torch.device
+
+
+class Order(NamedTuple):
+    """What the server sends out in a round, and to whom."""
+
+    algorithm: Algorithm
+    round: int
+    lr: float
+    down: Record
+    buffers: Vector
+    clients: Sequence[int]
+    weights: Sequence[float]
+
+
+class Upload(NamedTuple):
+    """What is averaged over the cohort: the method's upload and the model's float buffers."""
+
+    up: Record
+    buffers: Vector
+
+
+class Answer(NamedTuple):
+    """What a client's round gives."""
+
+    upload: Upload | None
+    memory: Record
+    loss: float
+    gradients: int
+    bytes_up: int
+
+    def without_upload(self) -> Answer:
+        """Return the rest, once the upload is folded."""
+        return self._replace(upload=None)
+
+
+class Harvest(NamedTuple):
+    """A cohort's answers: the reduced upload, and by drawn position memories and losses; counts in all."""
+
+    upload: Upload
+    memories: list[Record]
+    losses: list[float]
+    gradients: int
+    bytes_up: int
+
+    @classmethod
+    def of(cls, upload: Upload, answers: Sequence[Answer]) -> Harvest:
+        """Gather the answers of a cohort in drawn order."""
+        return cls(
+            upload,
+            [answer.memory for answer in answers],
+            [answer.loss for answer in answers],
+            sum(answer.gradients for answer in answers),
+            sum(answer.bytes_up for answer in answers),
+        )
+
+
+class Engine(Protocol):
+    """Runs a cohort's walks. All engines give the serial engine's result."""
+
+    name: str
+    threads: int
+
+    def run(self, order: Order, memories: Sequence[Record], reducer: Reducer) -> Harvest:
+        """Let every client of the cohort do its round, and reduce what they send."""
+
+    def close(self) -> None:
+        """Give back processes and memory."""

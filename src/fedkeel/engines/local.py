@@ -1,0 +1,76 @@
+"""A client's round as a pure function: what every engine runs, wherever it runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+from fedkeel.data.federation import Batch
+from fedkeel.engines.contract import Answer, Order, Setting, Upload
+from fedkeel.errors import Diverged
+from fedkeel.oracle import Oracle
+from fedkeel.records import Record, nbytes
+from fedkeel.streams import Stream
+from fedkeel.vector import Vector
+from fedkeel.walk import Pace, take
+
+_FULL_BATCH = 1000
+
+
+def client_stream(seed: int, round: int, client: int) -> Stream:
+    """Return the randomness of a client in a round."""
+    return Stream(seed).branch("client", round, client)
+
+
+def minibatches(setting: Setting, round: int, client: int) -> list[np.ndarray]:
+    """Return the minibatches of a client in a round, as places among its own samples."""
+    samples = len(setting.federation.rows(client))
+    stream = client_stream(setting.seed, round, client).branch("order")
+    return setting.work.order(samples, stream.numpy())
+
+
+def answer(setting: Setting, oracle: Oracle, order: Order, client: int, memory: Record) -> Answer:
+    """Let one client do its round."""
+    algorithm, work = order.algorithm, setting.work
+    plan = algorithm.plan(order.down, memory)
+    stream = client_stream(setting.seed, order.round, client)
+    batches = setting.federation.batches(client, minibatches(setting, order.round, client), stream)
+    pace = Pace(order.lr, work.weight_decay, work.clip, work.clip_on == "direction")
+    oracle.buffers.copy_(order.buffers)
+    with seeded(stream.branch("dropout").integer(), setting.device):
+        taken = take(oracle, plan, batches, pace, lambda at: _full_gradient(setting, oracle, client, at))
+    if not bool(torch.isfinite(taken.loss)) or not bool(torch.isfinite(taken.walk.end).all()):
+        raise Diverged(
+            f"round {order.round}, client {client}: the loss or the model turned NaN or infinite; "
+            f"lower the learning rate ({order.lr:g}) or set Work(clip=…)",
+            round=order.round,
+            client=client,
+        )
+    up, kept = algorithm.finish(taken.walk, order.down, memory)
+    upload = Upload(up, oracle.buffers.clone())
+    return Answer(upload, kept, float(taken.loss), taken.gradients, nbytes(upload))
+
+
+def _full_gradient(setting: Setting, oracle: Oracle, client: int, at: Vector) -> Vector:
+    federation = setting.federation
+    x, y = federation.samples(client)
+
+    def batches() -> Iterator[Batch]:
+        for part, target in zip(torch.split(x, _FULL_BATCH), torch.split(y, _FULL_BATCH), strict=True):
+            yield federation.prepare(part), target
+
+    return oracle.full_gradient(at, batches(), len(x))
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Give torch's own generators (dropout) a keyed seed, and set the global state back afterwards."""
+    devices = [] if device.type == "cpu" else [device]
+    with torch.random.fork_rng(devices=devices, device_type=device.type if devices else "cuda"):
+        torch.default_generator.manual_seed(seed)
+        if devices:
+            torch.get_device_module(device).manual_seed(seed)
+        yield

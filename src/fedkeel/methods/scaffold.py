@@ -1,0 +1,61 @@
+"""SCAFFOLD, Karimireddy et al. 2020: control variates steer the local steps."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from fedkeel.algorithm import Algorithm, Cohort, Plan, Walk, method
+from fedkeel.records import Record
+from fedkeel.values import Positive
+from fedkeel.vector import Vector, zeros_like
+
+
+@method
+class SCAFFOLD(Algorithm):
+    """Karimireddy et al. 2020: steer each step by the difference of two control variates.
+
+    Steps along g − c_i + c. Option "II" renews c_i ← c_i − c + W with W the walk's mean direction (exact
+    under decayed rates and ragged clients); option "I" takes the full gradient at x.
+    The server adds share·mean(c_i⁺ − c_i), so c stays the mean of all c_i under partial participation.
+    """
+
+    lr: Positive = 1.0
+    option: Literal["I", "II"] = "II"
+
+    class Server(NamedTuple):
+        """The model and the mean control variate."""
+
+        x: Vector
+        c: Vector
+
+    class Client(NamedTuple):
+        """The client's control variate."""
+
+        c_i: Vector
+
+    class Up(NamedTuple):
+        """The move and the change of the control variate."""
+
+        delta: Vector
+        delta_c: Vector
+
+    def init(self, x: Vector) -> Record:
+        """Start with zero control variates."""
+        return self.Server(x, zeros_like(x))
+
+    def enlist(self, x0: Vector) -> Record:
+        """Start with a zero control variate."""
+        return self.Client(zeros_like(x0))
+
+    def plan(self, down: Record, client: Record) -> Plan:
+        """Push by c − c_i."""
+        return Plan(start=down.x, push=down.c - client.c_i, full_gradient=self.option == "I")
+
+    def finish(self, walk: Walk, down: Record, client: Record) -> tuple[Record, Record]:
+        """Renew the client's control variate."""
+        c_i: Record = walk.full_gradient if self.option == "I" else client.c_i - down.c + walk.direction
+        return self.Up(walk.end - down.x, c_i - client.c_i), self.Client(c_i)
+
+    def aggregate(self, server: Record, mean: Record, cohort: Cohort) -> Record:
+        """Step along the mean move and keep c the mean of all c_i."""
+        return self.Server(server.x + self.lr * mean.delta, server.c + cohort.share * mean.delta_c)

@@ -1,0 +1,106 @@
+"""Methods one after another (Rethinking: FedDyn first, then plain FedAvg)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from fedkeel.algorithm import Algorithm
+from fedkeel.errors import ConfigError
+
+Rule: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], bool]
+Until: TypeAlias = int | float | Rule
+
+
+class Stage(NamedTuple):
+    """A method and when it ends: before that round, after that fraction of the rounds, or by a rule.
+
+    A rule is asked after each round with the rows of the history so far.
+    """
+
+    method: Algorithm
+    until: Until | None
+
+
+class Stages(NamedTuple):
+    """Methods one after another; x carries over at each change.
+
+    Where two neighbours are the same method with other arguments, the server's and the clients' memories
+    carry over too; otherwise they start fresh, with x⁰ the model at the hand-over. `memory` overrides that.
+    """
+
+    parts: tuple[Stage, ...]
+    memory: Literal["auto", "fresh", "carry"] = "auto"
+
+    def __repr__(self) -> str:
+        inside = ", ".join(
+            f"({part.method!r}, {part.until!r})" if part.until is not None else repr(part.method)
+            for part in self.parts
+        )
+        return f"stages({inside}, memory={self.memory!r})"
+
+    def fixed(self, rounds: int) -> Stages:
+        """Return the same stages with fractions turned into rounds."""
+        return self._replace(
+            parts=tuple(
+                part._replace(until=round(part.until * rounds)) if isinstance(part.until, float) else part
+                for part in self.parts
+            )
+        )
+
+    @property
+    def needs_horizon(self) -> bool:
+        """Tell whether a boundary depends on the total number of rounds."""
+        return any(isinstance(part.until, float) for part in self.parts)
+
+    def due(self, stage: int, round: int, history: Sequence[Mapping[str, Any]]) -> bool:
+        """Tell whether a stage ends before that round, given the rows so far."""
+        until = self.parts[stage].until
+        if until is None:
+            return False
+        return until(history) if callable(until) else round >= until
+
+    def carries(self, stage: int) -> bool:
+        """Tell whether memories carry over from a stage to the next."""
+        before, after = self.parts[stage].method, self.parts[stage + 1].method
+        same = type(before) is type(after) and type(getattr(before, "inner", None)) is type(
+            getattr(after, "inner", None)
+        )
+        if self.memory == "carry" and not same:
+            raise ConfigError(f"memory='carry': {before!r} and {after!r} keep different memories")
+        return same and self.memory != "fresh"
+
+
+def stages(
+    *parts: Algorithm | tuple[Algorithm, Until], memory: Literal["auto", "fresh", "carry"] = "auto"
+) -> Stages:
+    """Run methods one after another: `stages((FedDyn(0.1), 0.5), FedAvg())`."""
+    if not parts:
+        raise ConfigError("stages() needs at least one method")
+    made = Stages(
+        tuple(Stage(*(part if isinstance(part, tuple) else (part, None))) for part in parts), memory
+    )
+    for place, part in enumerate(made.parts, start=1):
+        if not isinstance(part.method, Algorithm):
+            raise ConfigError(f"stages: {part.method!r} is not a method")
+        if (part.until is None) != (place == len(parts)):
+            raise ConfigError("stages: every method but the last needs its end, as in (FedDyn(), 50)")
+        _check_until(part.until)
+    ints = [part.until for part in made.parts if type(part.until) is int]
+    if ints != sorted(set(ints)):
+        raise ConfigError(f"stages: the rounds {ints} must rise")
+    for stage in range(len(made.parts) - 1):
+        made.carries(stage)
+    return made
+
+
+def _check_until(until: object) -> None:
+    if isinstance(until, bool) or (isinstance(until, int) and until < 1):
+        raise ConfigError(f"stages: until={until!r}: give a round from 1 on, a fraction, or a rule")
+    if isinstance(until, float) and not 0 < until < 1:
+        raise ConfigError(f"stages: until={until!r}: a fraction of the rounds lies between 0 and 1")
+
+
+def as_stages(algorithm: Algorithm | Stages) -> Stages:
+    """Return any method as stages: a single method is one stage."""
+    return algorithm if isinstance(algorithm, Stages) else stages(algorithm)

@@ -1,0 +1,52 @@
+"""Small models: logistic regression, the multi-layer perceptron, the papers' CNN, the character LSTM."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from itertools import pairwise
+
+from torch import nn
+
+from fedkeel.models.network import Network
+
+
+def logistic(inputs: int = 784, classes: int = 10) -> Network:
+    """Multinomial logistic regression (FedSAGD on EMNIST-L): 7,850 parameters on 28×28 pictures."""
+    return Network(penultimate="flatten", flatten=nn.Flatten(), head=nn.Linear(inputs, classes))
+
+
+def mlp(inputs: int = 64, hidden: Sequence[int] = (64,), classes: int = 10) -> Network:
+    """Fully connected layers with ReLU; the demo's model for digits."""
+    widths = (inputs, *hidden)
+    body = OrderedDict[str, nn.Module]()
+    for i, (fan_in, fan_out) in enumerate(pairwise(widths), start=1):
+        body[f"fc{i}"], body[f"relu{i}"] = nn.Linear(fan_in, fan_out), nn.ReLU()
+    last = f"relu{len(hidden)}" if hidden else "flatten"
+    return Network(penultimate=last, flatten=nn.Flatten(), **body, head=nn.Linear(widths[-1], classes))
+
+
+def cnn(classes: int = 10, channels: int = 3, size: int = 32) -> Network:
+    """The CNN of FedAvg, FedDyn and FedSAGD (Table 5): 797,962 parameters for CIFAR-10.
+
+    Two 5×5 convolutions of 64 filters without padding, each followed by ReLU and 2×2 max-pooling,
+    then 384 and 192 units: 32 → 28 → 14 → 10 → 5 pixels, 64·5·5 = 1,600 features.
+    """
+    side = ((size - 4) // 2 - 4) // 2
+    if side < 1:
+        raise ValueError(f"cnn: pictures of {size}×{size} pixels are too small; it needs 16×16 or more")
+    return Network(
+        penultimate="relu4",
+        conv1=nn.Conv2d(channels, 64, 5),
+        relu1=nn.ReLU(),
+        pool1=nn.MaxPool2d(2),
+        conv2=nn.Conv2d(64, 64, 5),
+        relu2=nn.ReLU(),
+        pool2=nn.MaxPool2d(2),
+        flatten=nn.Flatten(),
+        fc1=nn.Linear(64 * side * side, 384),
+        relu3=nn.ReLU(),
+        fc2=nn.Linear(384, 192),
+        relu4=nn.ReLU(),
+        head=nn.Linear(192, classes),
+    )

@@ -1,0 +1,187 @@
+"""Gradients of a task at one flat point: the only place that sees layers."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from fedkeel.algorithm import Objective
+from fedkeel.layout import Layout, flatten, float_buffers, trainable
+from fedkeel.task import Task, watched
+from fedkeel.vector import Vector
+
+Batch = tuple[Tensor, Tensor]
+_EVALUATION_BATCH = 1000
+
+
+class Oracle:
+    """A private copy of a task's model whose parameters, gradients and buffers are views of flat vectors.
+
+    `point` is where the model stands: move it in place and the model has moved. `gradient` fills `grad`.
+    """
+
+    def __init__(self, task: Task, device: torch.device) -> None:
+        self.task = task
+        self.device = device
+        self.module = copy.deepcopy(task.model).to(device).train()
+        parameters, buffers = trainable(self.module), float_buffers(self.module)
+        self.layout, self.buffer_layout = Layout.of(parameters), Layout.of(buffers)
+        self.point = flatten(parameters, like=parameters[0][1])
+        self.grad = torch.zeros_like(self.point)
+        self.buffers = flatten(buffers, like=self.point)
+        _bind(parameters, self.layout.views(self.point), self.layout.views(self.grad))
+        for (_, buffer), view in zip(buffers, self.buffer_layout.views(self.buffers).values(), strict=True):
+            buffer.data = view
+        self.channels_last = False
+        self._still: nn.Module | None = None
+
+    def gradient(self, batch: Batch, objective: Objective | None = None) -> Tensor:
+        """Fill `grad` with the gradient at `point` on a minibatch and return the loss."""
+        self.grad.zero_()
+        inputs, target = self.place(batch)
+        if objective is None:
+            loss = self.task.loss(self.module(inputs), target)
+        else:
+            loss = self._with_objective(inputs, target, objective)
+        torch.autograd.backward(loss)
+        return loss.detach()
+
+    def full_gradient(self, at: Vector, batches: Iterable[Batch], samples: int) -> Vector:
+        """Return the gradient over all samples at a vector; buffers and `point` end as they were."""
+        point, buffers = self.point.clone(), self.buffers.clone()
+        self.point.copy_(at)
+        total = torch.zeros_like(self.point)
+        for batch in batches:
+            self.gradient(batch)
+            total.add_(self.grad, alpha=len(batch[0]) / samples)
+            self.buffers.copy_(buffers)
+        self.point.copy_(point)
+        return total
+
+    def randomness(self) -> Tensor:
+        """Return the state of the generator that dropout draws from."""
+        if self.device.type == "cpu":
+            return torch.get_rng_state()
+        return torch.get_device_module(self.device).get_rng_state(self.device)  # type: ignore[no-any-return]
+
+    def replay(self, state: Tensor) -> None:
+        """Set that generator back."""
+        if self.device.type == "cpu":
+            torch.set_rng_state(state)
+        else:
+            torch.get_device_module(self.device).set_rng_state(state, self.device)
+
+    def place(self, batch: Batch) -> Batch:
+        """Put a batch on the device in the model's dtype and memory format."""
+        inputs, target = batch
+        dtype = self.point.dtype
+        if inputs.is_floating_point() or inputs.dtype == torch.uint8:
+            inputs = inputs.to(self.device, dtype)
+        else:
+            inputs = inputs.to(self.device)
+        if self.channels_last and inputs.ndim == 4:
+            inputs = inputs.contiguous(memory_format=torch.channels_last)
+        target = target.to(self.device, dtype if target.is_floating_point() else target.dtype)
+        return inputs, target
+
+    @torch.no_grad()
+    def evaluate(
+        self, vector: Vector, buffers: Vector, data: Batch, prepare: Callable[[Tensor], Tensor]
+    ) -> dict[str, float]:
+        """Return the mean loss and metrics of a model on data."""
+        self.point.copy_(vector)
+        self.buffers.copy_(buffers)
+        totals = dict.fromkeys(("loss", *self.task.metrics), 0.0)
+        with _evaluating(self.module):
+            for x, y in zip(*(torch.split(part, _EVALUATION_BATCH) for part in data), strict=True):
+                inputs, target = self.place((prepare(x), y))
+                output = self.module(inputs)
+                values: Mapping[str, Tensor] = {
+                    "loss": self.task.loss(output, target),
+                    **{name: metric(output, target) for name, metric in self.task.metrics.items()},
+                }
+                for name, value in values.items():
+                    totals[name] += float(value) * len(x)
+        return {name: total / len(data[0]) for name, total in totals.items()}
+
+    def trained(self, vector: Vector, buffers: Vector) -> nn.Module:
+        """Return a new module of the user's class that holds the given parameters and buffers."""
+        module = copy.deepcopy(self.task.model)
+        with torch.no_grad():
+            for (_, parameter), view in zip(
+                trainable(module), self.layout.views(vector).values(), strict=True
+            ):
+                parameter.copy_(view)
+            for (_, buffer), view in zip(
+                float_buffers(module), self.buffer_layout.views(buffers).values(), strict=True
+            ):
+                buffer.copy_(view)
+        return module
+
+    def _with_objective(self, inputs: Tensor, target: Tensor, objective: Objective) -> Tensor:
+        forward = Forward(self, inputs, objective.features)
+        loss = self.task.loss(forward.output, target)
+        return loss + objective.function(forward, self.point, (inputs, target), objective.context)
+
+    @property
+    def still(self) -> nn.Module:
+        """Return a copy of the model in evaluation mode, for passes at other vectors."""
+        if self._still is None:
+            self._still = copy.deepcopy(self.task.model).to(self.device).eval()
+        return self._still
+
+
+class Forward:
+    """The forward passes an objective may ask for: at the walk's own point (with gradient) or elsewhere."""
+
+    def __init__(self, oracle: Oracle, inputs: Tensor, features: bool) -> None:
+        self._oracle = oracle
+        if features:
+            with watched(oracle.module, oracle.task.features) as found:
+                self.output = oracle.module(inputs)
+            self._features = found[-1]
+        else:
+            self.output = oracle.module(inputs)
+
+    def __call__(self, vector: Vector, inputs: Tensor) -> Tensor:
+        """Return the model's outputs at a vector."""
+        if vector is self._oracle.point:
+            return self.output
+        return self._elsewhere(vector, inputs)
+
+    def features(self, vector: Vector, inputs: Tensor) -> Tensor:
+        """Return the model's penultimate features at a vector."""
+        if vector is self._oracle.point:
+            return self._features
+        with watched(self._oracle.still, self._oracle.task.features) as found:
+            self._elsewhere(vector, inputs)
+        return found[-1]
+
+    @torch.no_grad()
+    def _elsewhere(self, vector: Vector, inputs: Tensor) -> Tensor:
+        oracle = self._oracle
+        tensors = {**oracle.layout.views(vector), **oracle.buffer_layout.views(oracle.buffers)}
+        output: Tensor = functional_call(oracle.still, tensors, (inputs,))
+        return output
+
+
+def _bind(
+    parameters: list[tuple[str, nn.Parameter]], points: dict[str, Tensor], grads: dict[str, Tensor]
+) -> None:
+    for name, parameter in parameters:
+        parameter.data = points[name]
+        parameter.grad = grads[name]
+
+
+@contextmanager
+def _evaluating(module: nn.Module) -> Iterator[None]:
+    module.eval()
+    try:
+        yield
+    finally:
+        module.train()

@@ -1,0 +1,58 @@
+"""What stands between the clients' uploads and the server: a weighted mean, or a robust rule.
+
+A reducer folds the uploads of a chunk of clients into a part and merges the parts. Chunks hold eight clients
+by drawn position and are folded and merged in that order, so every engine gets the same sum to the bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from fedkeel.records import Record, transform
+
+CHUNK = 8
+
+
+class Reducer(Protocol):
+    """Folds weighted uploads and merges the parts into what the server aggregates."""
+
+    def fold(self, uploads: Iterable[tuple[float, Record]]) -> Any:
+        """Return one part of a chunk of (weight, upload)."""
+
+    def merge(self, parts: Sequence[Any]) -> Record:
+        """Return the reduced upload from the parts in order."""
+
+
+class Part(NamedTuple):
+    """A weighted sum of uploads and its weight."""
+
+    total: Record
+    weight: float
+
+
+class Mean:
+    """The weighted mean."""
+
+    def __repr__(self) -> str:
+        return "Mean()"
+
+    def fold(self, uploads: Iterable[tuple[float, Record]]) -> Part:
+        """Sum the weighted uploads of a chunk, one at a time."""
+        total, sum_of_weights = None, 0.0
+        for weight, upload in uploads:
+            if total is None:
+                total = transform(lambda t, w=weight: t * w, upload)
+            else:
+                transform(lambda t, u, w=weight: t.add_(u, alpha=w), total, upload)
+            sum_of_weights += weight
+        return Part(total, sum_of_weights)
+
+    def merge(self, parts: Sequence[Part]) -> Record:
+        """Add the parts in order and divide by the weight."""
+        first, *rest = parts
+        total, weight = first
+        for part in rest:
+            total = transform(lambda t, u: t + u, total, part.total)
+            weight += part.weight
+        return transform(lambda t: t / weight, total)

@@ -1,0 +1,344 @@
+"""`train`: one call from a task, a federation and a method to a trained model."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import sys
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save
+from torch import nn
+
+import fedkeel
+from fedkeel.algorithm import Algorithm
+from fedkeel.checkpoints import Checkpoints, Loaded
+from fedkeel.data.federation import Federation
+from fedkeel.engines import ENGINES, choose
+from fedkeel.engines.contract import Engine, Setting
+from fedkeel.errors import ConfigError, Diverged, Stopped, StorageError, did_you_mean
+from fedkeel.interrupts import uninterrupted
+from fedkeel.methods.relaxed import Relaxed
+from fedkeel.methods.stages import Stages, as_stages
+from fedkeel.oracle import Oracle
+from fedkeel.preflight import check
+from fedkeel.records import Record, leaves, rebuild
+from fedkeel.reducers import Mean, Reducer
+from fedkeel.runs import RunDirectory, storage, write_durably
+from fedkeel.sampling import Population, Sampling, Weighting, population
+from fedkeel.store import Store
+from fedkeel.task import Task
+from fedkeel.tomlfile import dump
+from fedkeel.training import Loop, Row, Session, State, begin
+from fedkeel.work import Work
+
+_CHECKPOINT_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run gives: a row a round, the trained model, the server's last state, the clients' memories."""
+
+    history: list[Row]
+    model: nn.Module
+    server: Record
+    memories: Mapping[int, Record]
+    manifest: Mapping[str, Any]
+    run_dir: Path | None = None
+
+    def to_pandas(self) -> Any:
+        """Return the history as a pandas DataFrame."""
+        try:
+            import pandas  # noqa: PLC0415  an extra
+        except ImportError:
+            raise ConfigError('Result.to_pandas() needs pandas: pip install "fedkeel[pandas]"') from None
+        return pandas.DataFrame(self.history)
+
+
+def train(
+    task: Task,
+    federation: Federation,
+    algorithm: Algorithm | Stages,
+    *,
+    rounds: int,
+    cohort: int | float,
+    work: Work,
+    seed: int = 0,
+    engine: str = "auto",
+    run_dir: str | Path | None = None,
+    resume: bool = False,
+    sampling: Sampling = "fixed",
+    weighting: Weighting = "uniform",
+    reducer: Reducer | None = None,
+    eval_every: int = 1,
+    checkpoint_every: int | None = None,
+    threads: int | None = None,
+    device: str | torch.device = "cpu",
+    callback: Callable[[Row], None] | None = None,
+    experiment: Mapping[str, Any] | None = None,
+) -> Result:
+    """Train a task over a federation with a method.
+
+    Args:
+        task: model, loss and metrics. The given module is never changed.
+        federation: the clients' data, and a test set to judge by (else all clients' data serves).
+        algorithm: a method, a plug-in on one, or `stages(...)`.
+        rounds: communication rounds in all; with `resume`, a larger number goes on from a finished run.
+        cohort: clients a round: a count (int) or a fraction (float).
+        work: a client's local work.
+        seed: all randomness of the run comes from here; no global state is read or left changed.
+        engine: "auto" or "serial".
+        run_dir: where to keep the run; without it nothing is written.
+        resume: go on from what `run_dir` holds, or start where it holds nothing.
+        sampling: "fixed" draws exactly the cohort, "bernoulli" each client with that probability.
+        weighting: "uniform", or by number of "samples".
+        reducer: what stands between uploads and server; `Mean()` by default.
+        eval_every: judge the model after every so many rounds, and after the last.
+        checkpoint_every: rounds between checkpoints; by default one every 20 seconds.
+        threads: threads of a local step; by default from the size of a step.
+        device: where the model and its vectors live.
+        callback: called with each round's row.
+        experiment: what `experiment.toml` shall hold, where the run comes from a file.
+    """
+    _check_counts(rounds=rounds, eval_every=eval_every, checkpoint_every=checkpoint_every, threads=threads)
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise ConfigError(f"seed = {seed!r}: give a whole number from 0 on")
+    if engine not in ENGINES:
+        raise ConfigError(f"engine = {engine!r}: {did_you_mean(str(engine), ENGINES)}")
+    if not isinstance(algorithm, Algorithm | Stages):
+        raise ConfigError(f"algorithm = {algorithm!r} is not a method: give one, as in FedAvg()")
+    if resume and run_dir is None:
+        raise ConfigError("resume=True needs run_dir: the directory of the run to go on with")
+    given = as_stages(algorithm)
+    drawn = population(federation, cohort, sampling, weighting, seed)
+    setting = Setting(task, federation, work, seed, torch.device(device))
+    oracle = Oracle(task, setting.device)
+    check(setting, oracle)
+    _warn_of_growth(given, drawn)
+    reducer = reducer or Mean()
+    directory = None if run_dir is None else RunDirectory(Path(run_dir))
+    worker: Engine | None = None
+    try:
+        begun = directory is not None and directory.holds_run
+        if begun and directory is not None:
+            if not resume:
+                raise StorageError(
+                    f"{directory.path} holds a run already: resume it (resume=True) or choose another directory"
+                )
+            before = directory.manifest()
+            threads = threads or before["threads"]
+            engine = before["engine"] if engine == "auto" else engine
+        worker = choose(engine, setting, oracle, threads)
+        loop = Loop(setting, given.fixed(rounds), drawn, reducer, rounds, eval_every, worker, oracle)
+        manifest = {} if directory is None else _manifest(loop, given, cohort)
+        session = Session(loop, begin(loop), Store(), [])
+        keeper = None
+        if directory is not None:
+            keeper = _Keeper(directory, checkpoint_every)
+            if begun:
+                _check_identity(directory, manifest["identity"])
+                keeper.restore(session)
+            else:
+                directory.start(dump(experiment or _describe(manifest)), manifest)
+        _play(session, keeper, callback)
+        return _result(session, manifest, directory)
+    finally:
+        if worker is not None:
+            worker.close()
+        if directory is not None:
+            directory.close()
+
+
+class _Keeper:
+    """Writes a session to its run directory and reads it back."""
+
+    def __init__(self, directory: RunDirectory, every: int | None) -> None:
+        self.directory, self.every = directory, every
+        self.checkpoints = Checkpoints(directory.path)
+        self._last = time.monotonic()
+
+    def restore(self, session: Session) -> None:
+        """Set a fresh session to the newest whole checkpoint, and cut the rows after it."""
+        loaded = self.checkpoints.read(report=lambda text: warnings.warn(text, stacklevel=4))
+        done = 0 if loaded is None else loaded.values["round"]
+        if done > session.loop.rounds:
+            raise ConfigError(
+                f"rounds = {session.loop.rounds}: {self.directory.path} holds {done} rounds already: give more"
+            )
+        session.history[:] = self.directory.keep_rows(done)
+        if loaded is not None:
+            session.state, session.store = _unpack(session.loop, session.state, loaded)
+
+    def row(self, session: Session, row: Row) -> None:
+        """Keep a round's row, and a checkpoint where one is due."""
+        self.directory.append(row)
+        done = session.state.round
+        due = done % self.every == 0 if self.every else time.monotonic() - self._last > _CHECKPOINT_SECONDS
+        if due or done == session.loop.rounds:
+            self.checkpoint(session)
+
+    def checkpoint(self, session: Session) -> None:
+        """Write a checkpoint of the last finished round."""
+        state = session.state
+        tensors = {
+            "x0": state.x0,
+            "buffers": state.buffers,
+            **{f"server.{name}": tensor for name, tensor in leaves(state.server)},
+        }
+        with uninterrupted():
+            self.directory.sync_rows()
+            values = {"round": state.round, "stage": state.stage}
+            self.checkpoints.write(state.round, values, tensors, session.store)
+        self._last = time.monotonic()
+
+
+def _play(session: Session, keeper: _Keeper | None, callback: Callable[[Row], None] | None) -> None:
+    try:
+        for row in session.rounds():
+            if keeper is not None:
+                with uninterrupted():
+                    keeper.row(session, row)
+            if callback is not None:
+                callback(row)
+    except KeyboardInterrupt:
+        where = _rescue(session, keeper)
+        raise Stopped(f"stopped after {session.state.round} of {session.loop.rounds} rounds{where}") from None
+    except Diverged as problem:
+        where = _rescue(session, keeper)
+        raise Diverged(f"{problem}{where}", round=problem.round, client=problem.client) from None
+
+
+def _rescue(session: Session, keeper: _Keeper | None) -> str:
+    """Write a checkpoint of what is good, and say where it is."""
+    if keeper is None:
+        return " (nothing is kept: no run_dir was given)"
+    if session.state.round == 0:
+        return f"; no round was finished in {keeper.directory.path}"
+    keeper.checkpoint(session)
+    place = keeper.directory.path / "checkpoints" / str(keeper.checkpoints.latest)
+    return f"; the last good checkpoint is {place}"
+
+
+def _unpack(loop: Loop, fresh: State, loaded: Loaded) -> tuple[State, Store]:
+    """Rebuild state and memories from named tensors, in the records of the stage's method."""
+    device = loop.setting.device
+    tensors = {name: tensor.to(device) for name, tensor in loaded.tensors.items()}
+    stage = loaded.values["stage"]
+    method = loop.stages.parts[stage].method
+    x0 = tensors["x0"]
+    server = rebuild(method.init(x0), {n.removeprefix("server."): t for n, t in tensors.items()})
+    template = method.enlist(x0)
+    memories = {
+        client: rebuild(template, {name: tensor.to(device) for name, tensor in named.items()})
+        for client, named in loaded.memories.items()
+    }
+    return fresh._replace(
+        round=loaded.values["round"], stage=stage, x0=x0, server=server, buffers=tensors["buffers"]
+    ), Store(memories)
+
+
+def _result(session: Session, manifest: Mapping[str, Any], directory: RunDirectory | None) -> Result:
+    loop, state = session.loop, session.state
+    vector = next(iter(loop.stages.parts[state.stage].method.models(state.server).values()))
+    model = loop.oracle.trained(vector, state.buffers)
+    if directory is not None:
+        with storage(directory.path):
+            tensors = {name: t.detach().cpu().clone() for name, t in model.state_dict().items()}
+            write_durably(directory.path / "model.safetensors", save(tensors))
+    return Result(session.history, model, state.server, session.store, manifest, directory and directory.path)
+
+
+def _manifest(loop: Loop, given: Stages, cohort: int | float) -> dict[str, Any]:
+    """Return all that a later reader needs to judge or repeat this run."""
+    federation, task = loop.setting.federation, loop.setting.task
+    initial = hashlib.sha256(loop.oracle.point.cpu().numpy().tobytes())
+    initial.update(loop.oracle.buffers.cpu().numpy().tobytes())
+    algorithm: Algorithm | Stages = given if len(given.parts) > 1 else given.parts[0].method
+    identity = {
+        "task": {**task.describe(), "initial": initial.hexdigest()},
+        "federation": federation.fingerprint(),
+        "algorithm": repr(algorithm),
+        "work": repr(loop.setting.work),
+        "cohort": cohort,
+        "sampling": loop.population.sampling,
+        "weighting": "uniform" if loop.population.weights is None else "samples",
+        "reducer": repr(loop.reducer),
+        "seed": loop.setting.seed,
+        "eval_every": loop.eval_every,
+        "device": loop.setting.device.type,
+    }
+    if given.needs_horizon or loop.setting.work.needs_horizon:
+        identity["rounds"] = loop.rounds
+    return {
+        "identity": identity,
+        "rounds": loop.rounds,
+        "engine": loop.engine.name,
+        "threads": loop.engine.threads,
+        "data": {
+            **federation.origin,
+            "clients": len(federation),
+            "held_out": federation.held_out,
+            "samples": int(federation.sizes.sum()),
+            "judged_on": "test set" if federation.test is not None else "all clients' data",
+        },
+        "versions": {
+            "fedkeel": fedkeel.__version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+            "platform": sys.platform,
+        },
+    }
+
+
+def _describe(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what experiment.toml says of a run made from Python objects: for reading, not for rerunning."""
+    identity = manifest["identity"]
+    return {
+        "made_from": "Python: resume with fedkeel.train(…, run_dir=…, resume=True)",
+        "method": identity["algorithm"],
+        "rounds": manifest["rounds"],
+        "cohort": identity["cohort"],
+        "seed": identity["seed"],
+        "work": identity["work"],
+        "task": identity["task"],
+        "data": manifest["data"],
+    }
+
+
+def _check_identity(directory: RunDirectory, identity: Mapping[str, Any]) -> None:
+    before = directory.manifest()["identity"]
+    for key in {**before, **identity}:
+        if before.get(key) != identity.get(key):
+            raise StorageError(
+                f"{directory.path} belongs to another experiment: its {key} is {before.get(key)!r}, "
+                f"not {identity.get(key)!r}; choose another directory or the same settings"
+            )
+
+
+def _check_counts(**counts: int | None) -> None:
+    for name, count in counts.items():
+        if count is None and name not in {"rounds", "eval_every"}:
+            continue
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise ConfigError(f"{name} = {count!r}: give a whole number from 1 on")
+
+
+def _warn_of_growth(stages: Stages, drawn: Population) -> None:
+    """Warn where relaxed initialisation may let the model grow without bound."""
+    for method, _ in stages.parts:
+        if isinstance(method, Relaxed) and method.origin == "model" and isinstance(method.beta, float):
+            rounds_apart = drawn.clients / drawn.size
+            if method.beta * rounds_apart > 1:
+                warnings.warn(
+                    f"relaxed: beta·C/N = {method.beta:g}·{rounds_apart:g} > 1: the model may grow without "
+                    "bound (watch the column `norm`); a smaller beta or beta=Adaptive() holds",
+                    stacklevel=3,
+                )

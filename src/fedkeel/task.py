@@ -1,0 +1,107 @@
+"""A task: a model, its loss, and the metrics it is judged by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from fedkeel.errors import ConfigError
+from fedkeel.layout import trainable
+
+Metric = Callable[[Tensor, Tensor], Tensor]
+
+
+def accuracy(output: Tensor, target: Tensor) -> Tensor:
+    """Return the share of samples whose largest output is the target class."""
+    return (output.argmax(1) == target).double().mean()
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What is trained: any `nn.Module`, a loss that is a mean over samples, metrics of (output, target).
+
+    The module is never changed: training works on copies. `features` names the layer whose output is the
+    penultimate feature vector (MOON and the feature studies need it); by default the model's attribute
+    `penultimate`, else the input of its last linear layer.
+    """
+
+    model: nn.Module
+    loss: Metric = cross_entropy
+    metrics: Mapping[str, Metric] = field(default_factory=lambda: {"accuracy": accuracy})
+    features: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.model, nn.Module):
+            raise ConfigError(f"Task: model is {type(self.model).__name__}: give a torch.nn.Module")
+        parameters = trainable(self.model)
+        if not parameters:
+            raise ConfigError(
+                f"Task: {type(self.model).__name__} has no trainable parameters: nothing to train "
+                "(is requires_grad off?)"
+            )
+        kinds = {str(p.dtype) for _, p in parameters}
+        if len(kinds) > 1:
+            raise ConfigError(f"Task: parameters of several dtypes {sorted(kinds)}: convert the model to one")
+        reserved = {"round", "cohort", "loss", "seconds", "bytes_down", "bytes_up"} & set(self.metrics)
+        if reserved:
+            raise ConfigError(f"Task: a metric may not be called {reserved.pop()!r}: that column is taken")
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Return the dtype of the model's parameters."""
+        return trainable(self.model)[0][1].dtype
+
+    def describe(self) -> dict[str, Any]:
+        """Return what identifies this task in a manifest."""
+        return {
+            "model": type(self.model).__name__,
+            "parameters": sum(p.numel() for _, p in trainable(self.model)),
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "loss": _name(self.loss),
+            "metrics": sorted(self.metrics),
+        }
+
+
+@contextmanager
+def watched(module: nn.Module, name: str | None) -> Iterator[list[Tensor]]:
+    """Collect the penultimate features of the forward passes made inside the block."""
+    found: list[Tensor] = []
+    layer, of_input = feature_layer(module, name)
+    if of_input:
+        handle = layer.register_forward_pre_hook(lambda _, inputs: found.append(inputs[0]))
+    else:
+        handle = layer.register_forward_hook(lambda _, __, output: found.append(output))
+    try:
+        yield found
+    finally:
+        handle.remove()
+
+
+def feature_layer(module: nn.Module, name: str | None) -> tuple[nn.Module, bool]:
+    """Return the layer that shows the features, and whether as its input rather than its output."""
+    name = name or getattr(module, "penultimate", None)
+    if name is not None:
+        try:
+            return module.get_submodule(name), False
+        except AttributeError:
+            raise ConfigError(
+                f"features={name!r}: {type(module).__name__} has no such layer; "
+                f"it has {', '.join(n for n, _ in module.named_modules() if n)}"
+            ) from None
+    linear = [layer for layer in module.modules() if isinstance(layer, nn.Linear)]
+    if not linear:
+        raise ConfigError(
+            f"{type(module).__name__} has no linear layer to take penultimate features from: "
+            "name the layer, as in Task(model, features='pool')"
+        )
+    return linear[-1], True
+
+
+def _name(function: Any) -> str:
+    return str(getattr(function, "__qualname__", None) or type(function).__name__)

@@ -1,0 +1,22 @@
+"""Theory as a tool: the bounds, conditions and rates of four papers as pure functions of floats.
+
+A module per paper: ``beyond_smoothness``, ``fedinit``, ``fedsagd``, ``rethinking``. Every theorem takes
+``form="as_printed"`` or ``form="repaired"`` (the default) and answers with a ``Bound`` that carries its terms,
+its constants and each condition checked; nothing here ever answers NaN.
+"""
+
+from fedkeel.theory import beyond_smoothness, fedinit, fedsagd, rethinking
+from fedkeel.theory.bound import Bound, Form, Row, table
+from fedkeel.theory.conditions import Condition
+
+__all__ = [
+    "Bound",
+    "Condition",
+    "Form",
+    "Row",
+    "beyond_smoothness",
+    "fedinit",
+    "fedsagd",
+    "rethinking",
+    "table",
+]

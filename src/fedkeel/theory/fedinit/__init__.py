@@ -1,0 +1,102 @@
+"""Sun, Shen, Tao, FedInit (relaxed initialisation): every theorem, condition, rate and table of its theory.
+
+``as_printed`` follows the paper, ``repaired`` (the default, used for advice) what its proofs support.
+"""
+
+from fedkeel.theory.fedinit import poster
+from fedkeel.theory.fedinit.conditions import (
+    divergence_range,
+    dropped_product,
+    interpolation_conditions,
+    participation,
+    step_limit,
+    variance_conditions,
+)
+from fedkeel.theory.fedinit.constants import (
+    BETA_LIMIT,
+    BETA_LIMIT_DIVERGENCE,
+    BETA_LIMIT_INTERPOLATION,
+    Run,
+    c_beta,
+    gamma_beta,
+    j_beta,
+    kappa,
+    kappa_beta,
+    lam,
+    r_beta,
+    sigma,
+    zeta,
+)
+from fedkeel.theory.fedinit.divergence import theorem_17, theorem_19
+from fedkeel.theory.fedinit.generalisation import (
+    Sampling,
+    beta_limit_at,
+    excess_risk,
+    theorem_12,
+    theorem_15,
+)
+from fedkeel.theory.fedinit.optimisation import theorem_1, theorem_4, theorem_6, theorem_9
+from fedkeel.theory.fedinit.tables import (
+    TABLE_2,
+    RateRow,
+    StabilityOrder,
+    rate_theorem_1,
+    rate_theorem_4,
+    rate_theorem_6,
+    rate_theorem_9,
+    rate_theorem_17,
+    rate_theorem_19,
+    step_theorem_1,
+    step_theorem_4,
+    step_theorem_6,
+    step_theorem_9,
+    table_3,
+)
+
+__all__ = [
+    "BETA_LIMIT",
+    "BETA_LIMIT_DIVERGENCE",
+    "BETA_LIMIT_INTERPOLATION",
+    "TABLE_2",
+    "RateRow",
+    "Run",
+    "Sampling",
+    "StabilityOrder",
+    "beta_limit_at",
+    "c_beta",
+    "divergence_range",
+    "dropped_product",
+    "excess_risk",
+    "gamma_beta",
+    "interpolation_conditions",
+    "j_beta",
+    "kappa",
+    "kappa_beta",
+    "lam",
+    "participation",
+    "poster",
+    "r_beta",
+    "rate_theorem_1",
+    "rate_theorem_4",
+    "rate_theorem_6",
+    "rate_theorem_9",
+    "rate_theorem_17",
+    "rate_theorem_19",
+    "sigma",
+    "step_limit",
+    "step_theorem_1",
+    "step_theorem_4",
+    "step_theorem_6",
+    "step_theorem_9",
+    "table_3",
+    "theorem_1",
+    "theorem_4",
+    "theorem_6",
+    "theorem_9",
+    "theorem_12",
+    "theorem_15",
+    "theorem_17",
+    "theorem_19",
+    "variance_conditions",
+    "zeta",
+]

@@ -1,0 +1,111 @@
+"""FedInit's Tables 2 and 3: the rates of its theorems, the steps that give them, SGD beside FedAvg."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from fedkeel.theory.bound import Form, choose
+from fedkeel.theory.checks import count, positive
+from fedkeel.theory.numeric import power
+
+
+@dataclass(frozen=True)
+class RateRow:
+    """One line of Table 2."""
+
+    theorem: int
+    assumptions: tuple[int, ...]
+    quantity: str
+    bound: str
+    rate: str
+
+
+TABLE_2 = (
+    RateRow(1, (1, 3, 5), "mean ‖∇f‖²", "D/(ληKT) + ηκLσ/(λN) − 13β²κ_βL²Δ_T/(ληNKT)", "1/√(NKT)"),
+    RateRow(4, (1, 2, 3, 5), "f(w^T) − f*", "e^{−λμηKT}D + ηκLσ/(λμN) + O(η/T + η²)", "1/(NKT)"),
+    RateRow(6, (1, 4, 6), "mean ‖∇f‖²", "D/(ζηKT) − 2γ_ββ²LΔ_T/(ζηKT)", "1/(NKT)"),
+    RateRow(9, (1, 2, 4, 6), "f(w^T) − f*", "e^{−ζμηKT}D + R_βη²K²LD", "1/T²"),
+)
+"""As printed: row 1 has L² where the proof has L, row 6 a rate its step does not give."""
+
+
+def step_theorem_1(N: int, K: int, T: int) -> float:
+    """Remark 3: η = √(N/(KT)), up to a constant."""
+    return math.sqrt(count("N", N) / (count("K", K) * count("T", T)))
+
+
+def rate_theorem_1(N: int, K: int, T: int) -> float:
+    """Remark 3: 1/√(NKT), up to a constant."""
+    return 1 / math.sqrt(count("N", N) * count("K", K) * count("T", T))
+
+
+def step_theorem_4(N: int, K: int, T: int, *, lam: float, mu: float) -> float:
+    """Remark 5: η = log(NKT)/(λμKT)."""
+    count("N", N)
+    return math.log(N * K * T) / (positive("lam", lam) * positive("mu", mu) * count("K", K) * count("T", T))
+
+
+def rate_theorem_4(N: int, K: int, T: int) -> float:
+    """Remark 5: 1/(NKT), without logarithms."""
+    return 1 / (count("N", N) * count("K", K) * count("T", T))
+
+
+def step_theorem_6(N: int) -> float:
+    """Remark 8: η = 1/N, up to a constant."""
+    return 1 / count("N", N)
+
+
+def rate_theorem_6(N: int, K: int, T: int, form: Form = "repaired") -> float:
+    """Remark 8: printed 1/(NKT); repaired N/(KT), for D/(ζηKT) at η = 1/N has N above the line."""
+    count("N", N)
+    return choose(form, 1 / N, N) / (count("K", K) * count("T", T))
+
+
+def step_theorem_9(K: int, T: int, *, zeta: float, mu: float) -> float:
+    """Remark 10: η = 2·log(KT)/(ζμKT)."""
+    KT = count("K", K) * count("T", T)
+    return 2 * math.log(KT) / (positive("zeta", zeta) * positive("mu", mu) * KT)
+
+
+def rate_theorem_9(T: int) -> float:
+    """Remark 10: 1/T², without logarithms."""
+    return 1 / count("T", T) ** 2
+
+
+def rate_theorem_17(N: int, T: int, *, pl: bool = False) -> float:
+    """Remark 18: N/T with Theorem 1's step (printed 1/T, the poster's N/T kept), 1/T² with Theorem 4's (``pl``)."""
+    count("N", N)
+    return 1 / count("T", T) ** 2 if pl else N / count("T", T)
+
+
+def rate_theorem_19(eta: float, T: int) -> float:
+    """Theorem 19: η/T."""
+    return positive("eta", eta) / count("T", T)
+
+
+@dataclass(frozen=True)
+class StabilityOrder:
+    """One column of Table 3: how the stability error scales; the error itself is their product."""
+
+    samples: float
+    iterations: float
+
+    @property
+    def error(self) -> float:
+        """samples × iterations."""
+        return self.samples * self.iterations
+
+
+def table_3(*, N: int, C: int, S: int, K: int, T: int, c: float, L: float) -> dict[str, StabilityOrder]:
+    """Table 3: SGD on all CS samples, 1/(CS)·T^{cL/(1+cL)}; FedAvg, N^q/(CS)·(TK)^q with q = cKL/(1+cKL).
+
+    Equal at K = N = 1.
+    """
+    CS = count("C", C) * count("S", S)
+    sgd = positive("c", c) * positive("L", L)
+    q = sgd * count("K", K) / (1 + sgd * K)
+    return {
+        "SGD": StabilityOrder(1 / CS, power(count("T", T), sgd / (1 + sgd))),
+        "FedAvg": StabilityOrder(power(count("N", N), q) / CS, power(T * K, q)),
+    }

@@ -1,0 +1,120 @@
+"""FedSAGD, Theorem 4.1: the learning-rate conditions and the rate of the auxiliary sequence."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from fedkeel.theory.bound import Bound, Form, assemble, choose
+from fedkeel.theory.checks import count, nonnegative, positive
+from fedkeel.theory.conditions import Condition, at_most, below
+from fedkeel.theory.numeric import geometric, ratio
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steps:
+    """FedSAGD's steps: K local ones of size ``eta_l``, server step ``eta``, s of m clients, its β and λ."""
+
+    K: int
+    eta_l: float
+    eta: float
+    s: int
+    m: int
+    beta: float
+    lam: float
+    L: float
+
+    def __post_init__(self) -> None:
+        for name in ("K", "s", "m"):
+            count(name, getattr(self, name))
+        if self.s > self.m:
+            raise ValueError(f"s is {self.s} of m = {self.m} clients: give s <= m")
+        for name in ("eta_l", "eta", "L"):
+            positive(name, getattr(self, name))
+        nonnegative("beta", self.beta)
+        nonnegative("lam", self.lam)
+
+    @property
+    def alpha(self) -> float:
+        """α = Σ_k (1−η_lλ)^{K−1−k}, K at λ = 0."""
+        return geometric(self.lam, self.eta_l, self.K) / self.eta_l
+
+    @property
+    def room(self) -> float:
+        """1 − α'β with α' = α/K."""
+        return 1 - self.alpha / self.K * self.beta
+
+
+def local_step_limit(L: float, K: int) -> float:
+    """η_l ≤ 1/(15LK)."""
+    return 1 / (15 * positive("L", L) * count("K", K))
+
+
+def decaying_step(L: float, K: int, T: int) -> float:
+    """η_l = 1/(LK√T), the step behind Remark 4.2; with it the linear stability bounds grow like √T."""
+    return 1 / (positive("L", L) * count("K", K) * math.sqrt(count("T", T)))
+
+
+def server_step(s: int, K: int) -> float:
+    """η = √(sK), the other half of Remark 4.2 (up to a constant)."""
+    return math.sqrt(count("s", s) * count("K", K))
+
+
+def product_limit(steps: Steps, *, constant: float = 4.0) -> float:
+    """Theorem 4.1's limit of η·η_l.
+
+    m(s−1)/(s(m−1))·min{(1−α'β)²√K/(4αβL√(3α)), (1−α'β)η/(6βL√(2α)), (1−α'β)/(2αL)}; Lemma D.12
+    prints 10 for the 4 (``constant=10``), its proof uses 4. One client a round (s = 1) is ruled out by the
+    factor in front, unless it is the only one (taken as 1 then). 0 where α'β ≥ 1.
+    """
+    room, alpha, beta, L = steps.room, steps.alpha, steps.beta, steps.L
+    if room <= 0:
+        return 0.0
+    share = steps.m * (steps.s - 1) / (steps.s * (steps.m - 1)) if steps.m > 1 else 1.0
+    first = ratio(
+        room**2 * math.sqrt(steps.K), positive("constant", constant) * alpha * beta * L * math.sqrt(3 * alpha)
+    )
+    second = ratio(room * steps.eta, 6 * beta * L * math.sqrt(2 * alpha))
+    return share * min(first, second, room / (2 * alpha * L)) if share > 0 else 0.0
+
+
+def theorem_4_1_conditions(steps: Steps, form: Form = "repaired") -> tuple[Condition, ...]:
+    """The learning-rate conditions of Theorem 4.1; both forms alike.
+
+    Kept as the specification has them. Splitting the proof's sum in three would ask 6βL√(6α) and 6αL in the
+    second and third limit, and would not need the factor m(s−1)/(s(m−1)).
+    """
+    choose(form, 0, 0)
+    return (
+        at_most("η_l ≤ 1/(15LK)", steps.eta_l, local_step_limit(steps.L, steps.K)),
+        at_most("η_lλ ≤ 1", steps.eta_l * steps.lam, 1),
+        below("α'β < 1", 1 - steps.room, 1),
+        at_most("η·η_l within Theorem 4.1", steps.eta * steps.eta_l, product_limit(steps)),
+    )
+
+
+def theorem_4_1(
+    steps: Steps, *, T: int, D_0: float, sigma_l2: float, sigma_g2: float, form: Form = "repaired"
+) -> Bound:
+    """Theorem 4.1: the order of the mean of E‖∇f(z_t)‖², every hidden constant set to 1. Both forms alike.
+
+    LD_0/√(sKT) + σ_l²/√(sKT) + (1/T)(σ_l²/K + Kσ_l² + σ_l²/(sK) + σ_g²) + Ψ_1 + Ψ_2, where with
+    ω = (m−s)/(m−1)·(1/T + 1/(sK²T) + 1/√(sKT)): Ψ_1 = (1/T + K/(sT))·ω·σ_l², Ψ_2 = (K/T + K)·ω·σ_g².
+    The bracket is unreadable in our copy and taken from the last display of the proof.
+    It presumes η ~ √(sK) and η_l ~ 1/(LK√T); the Ψ vanish when all clients take part.
+    """
+    choose(form, 0, 0)
+    K, s, m = steps.K, steps.s, steps.m
+    sl, sg = nonnegative("sigma_l2", sigma_l2), nonnegative("sigma_g2", sigma_g2)
+    speed = 1 / math.sqrt(s * K * count("T", T))
+    partial = (m - s) / (m - 1) if m > 1 else 0.0
+    omega = partial * (1 / T + 1 / (s * K**2 * T) + speed)
+    terms = {
+        "initial": steps.L * nonnegative("D_0", D_0) * speed,
+        "noise": sl * speed,
+        "drift": (sl / K + K * sl + sl / (s * K) + sg) / T,
+        "sampling noise": (1 / T + K / (s * T)) * omega * sl,
+        "sampling heterogeneity": (K / T + K) * omega * sg,
+    }
+    constants = {"alpha": steps.alpha, "room": steps.room}
+    return assemble(f"Theorem 4.1, order ({form})", terms, theorem_4_1_conditions(steps, form), constants)

@@ -1,0 +1,189 @@
+"""FedSAGD, Table 1 and appendix C: bounds on E‖x_T − x_T'‖ when one client of the set is replaced.
+
+Θ = √(σ_l² + 2σ_g² + 2Φ) bounds a minibatch gradient, Φ being the largest ‖∇f‖² along the run. Every row but
+FedSAGD's grows linearly in T. A row with T = 1 (``Run``'s default) is its local-update bound, Table 1 without
+T; FedSAGD's own is ``fedsagd_local_update``. These are the stability notions of the paper, one factor a round:
+the walk of FedAdam or FedACG by itself, from equal starts, drifts apart by at most FedAvg's 2ηKΘ.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from fedkeel.theory.bound import Bound, Form, assemble, choose, vacuous
+from fedkeel.theory.checks import count, nonnegative, positive
+from fedkeel.theory.conditions import Condition, above, at_most, below
+from fedkeel.theory.numeric import geometric
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """K local steps of size ``eta_l`` in each of T rounds, gradients of size ``theta`` at most."""
+
+    theta: float
+    eta_l: float
+    K: int
+    T: int = 1
+
+    def __post_init__(self) -> None:
+        nonnegative("theta", self.theta)
+        positive("eta_l", self.eta_l)
+        count("K", self.K)
+        count("T", self.T)
+
+    @property
+    def walk(self) -> float:
+        """ηKΘ, the longest local walk."""
+        return self.eta_l * self.K * self.theta
+
+
+def theta(sigma_l2: float, sigma_g2: float, phi: float) -> float:
+    """Θ = √(σ_l² + 2σ_g² + 2Φ), Lemma C.1; ``phi`` is the largest ‖∇f‖² met."""
+    noise = nonnegative("sigma_l2", sigma_l2) + 2 * nonnegative("sigma_g2", sigma_g2)
+    return math.sqrt(noise + 2 * nonnegative("phi", phi))
+
+
+def fedavg(run: Run, *, form: Form = "repaired") -> Bound:
+    """Theorem C.2: 2ηKΘT. Both forms alike."""
+    return _linear("FedAvg", 2 * run.walk, run, form)
+
+
+def fedprox(run: Run, *, lam: float, form: Form = "repaired") -> Bound:
+    """Theorem C.3: (2/λ)Θ[1−(1−ηλ)^K]T, FedAvg's at λ = 0. Both forms alike."""
+    return _proximal("FedProx", 2, run, lam, form)
+
+
+def scaffold(run: Run, *, form: Form = "repaired") -> Bound:
+    """Theorem C.4: 6ηKΘT. Both forms alike."""
+    return _linear("SCAFFOLD", 6 * run.walk, run, form)
+
+
+def feddyn(run: Run, *, lam: float, form: Form = "repaired") -> Bound:
+    """Theorem C.5: (4/λ)Θ[1−(1−ηλ)^K]T, λ being FedDyn's coefficient. Both forms alike."""
+    return _proximal("FedDyn", 4, run, lam, form)
+
+
+def fedlnag(run: Run, *, form: Form = "repaired") -> Bound:
+    """Theorem C.6: 2ηKΘT, for momentum in its (1−β) form. Both forms alike."""
+    return _linear("FedLNAG", 2 * run.walk, run, form)
+
+
+def fedadam(run: Run, *, tau: float, eta_g: float = 1.0, form: Form = "repaired") -> Bound:
+    """Theorem C.7: (2/τ)ηKΘT; repaired times η_g, the server's step, which the paper's update leaves out."""
+    positive("tau", tau)
+    step = choose(form, 1, positive("eta_g", eta_g))
+    return _linear("FedAdam", 2 * step / tau * run.walk, run, form)
+
+
+def fedcm(run: Run, *, eta_g: float = 1.0, form: Form = "repaired") -> Bound:
+    """Theorem C.8: 2ΘT printed (its proof divides by η_lK on the way); repaired 2ηKη_gΘT."""
+    positive("eta_g", eta_g)
+    return _linear("FedCM", choose(form, 2 * run.theta, 2 * eta_g * run.walk), run, form)
+
+
+def mimelite(run: Run, *, form: Form = "repaired") -> Bound:
+    """Theorem C.9: 2ηKΘT. Both forms alike."""
+    return _linear("MimeLite", 2 * run.walk, run, form)
+
+
+def fedanag(run: Run, *, beta: float, form: Form = "repaired") -> Bound:
+    """Theorem C.11: 2ηKΘT/(1−β). Both forms alike."""
+    return _momentum("FedANAG", "β", nonnegative("beta", beta), 2.0, run, form)
+
+
+def fedacg(run: Run, *, lam: float, form: Form = "repaired") -> Bound:
+    """Theorem C.10: (4−2λ)/(1−λ)·ηKΘT; its proof would allow 2/(1−λ). Both forms alike."""
+    return _momentum("FedACG", "λ", nonnegative("lam", lam), 4 - 2 * lam, run, form)
+
+
+def gamma(run: Run, *, lam: float, mu: float) -> float:
+    """Γ = μ/(λ+μ)·(1 − (1−η(λ+μ))^K), the share of the distance a round of FedSAGD forgets."""
+    return nonnegative("mu", mu) * geometric(nonnegative("lam", lam) + mu, run.eta_l, run.K)
+
+
+def fedsagd(run: Run, *, beta: float, lam: float, mu: float, form: Form = "repaired") -> Bound:
+    """Table 1's last row, bounded in T where μ > 0.
+
+    Printed: (2+2β)Θ/((λ+μ)Γ)·(1−(1−Γ)^T), which has lost the factor 1−(1−η(λ+μ))^K of Theorem C.12 (see
+    ``theorem_c_12``). Repaired: 2Θ/((1−β)μ)·(1−(1−Γ)^T). The server's momentum feeds on walks that contain
+    it, V = βV/(1+β) + (Θ+βV)/(1+β), so ‖v‖ is at most Θ/(1−β), not Θ. Without decay (μ = 0) it is linear in T.
+    """
+    conditions = (*_stable("λ+μ", lam + mu, run), below("β < 1", nonnegative("beta", beta), 1))
+    g = gamma(run, lam=lam, mu=mu) if conditions[0].holds else 0.0
+    constants = _run_constants(run) | {"Gamma": g, "beta": beta, "lambda": lam, "mu": mu}
+    name = f"FedSAGD ({form})"
+    if choose(form, 0, 1) == 0:
+        conditions = (*conditions, above("λ+μ > 0", lam + mu, 0, "Table 1 divides by it"))
+    if not all(c.holds for c in conditions):
+        return vacuous(name, conditions, constants)
+    rounds = geometric(g, 1.0, run.T)
+    if form == "as_printed":
+        return assemble(
+            name, {"stability": (2 + 2 * beta) * run.theta / (lam + mu) * rounds}, conditions, constants
+        )
+    walk = geometric(lam + mu, run.eta_l, run.K)
+    return assemble(name, {"stability": 2 * run.theta / (1 - beta) * walk * rounds}, conditions, constants)
+
+
+def theorem_c_12(run: Run, *, beta: float, lam: float, mu: float) -> Bound:
+    """Theorem C.12 as stated: (2+2β)Θ/μ·(1−(1−Γ)^T), between the two forms of ``fedsagd``."""
+    local = fedsagd_local_update(run, beta=beta, lam=lam, mu=mu)
+    if not local.holds:
+        return vacuous("Theorem C.12", local.conditions, local.constants)
+    rounds = geometric(gamma(run, lam=lam, mu=mu), 1.0, run.T)
+    return assemble("Theorem C.12", {"stability": local.value * rounds}, local.conditions, local.constants)
+
+
+def fedsagd_local_update(run: Run, *, beta: float, lam: float, mu: float, form: Form = "repaired") -> Bound:
+    """FedSAGD's local-update bound (2+2β)Θ(1−(1−η(λ+μ))^K)/(λ+μ), T aside. Both forms alike.
+
+    Clients of one round share the momentum, so the factor 2+2β is safe here without repair.
+    """
+    choose(form, 0, 0)
+    conditions = _stable("λ+μ", nonnegative("lam", lam) + nonnegative("mu", mu), run)
+    constants = _run_constants(run) | {"beta": nonnegative("beta", beta), "lambda": lam, "mu": mu}
+    if not conditions[0].holds:
+        return vacuous(f"FedSAGD local update ({form})", conditions, constants)
+    value = (2 + 2 * beta) * run.theta * geometric(lam + mu, run.eta_l, run.K)
+    return assemble(f"FedSAGD local update ({form})", {"stability": value}, conditions, constants)
+
+
+def generalisation_gap(stability: Bound, *, lipschitz: float) -> Bound:
+    """Theorem 3.5: E|R_u − R_e| ≤ ε. With an L_G-Lipschitz loss, ε is L_G times the model discrepancy."""
+    scale = nonnegative("lipschitz", lipschitz)
+    terms = {k: scale * v for k, v in stability.terms.items()}
+    name, constants = f"Theorem 3.5 from {stability.name}", {**stability.constants, "lipschitz": scale}
+    if math.isinf(stability.value):
+        return Bound(math.inf, {}, stability.conditions, constants, name)
+    return assemble(name, terms, stability.conditions, constants)
+
+
+def _linear(method: str, a_round: float, run: Run, form: Form) -> Bound:
+    choose(form, 0, 0)
+    return assemble(f"{method} ({form})", {"stability": a_round * run.T}, (), _run_constants(run))
+
+
+def _proximal(method: str, factor: float, run: Run, lam: float, form: Form) -> Bound:
+    conditions = _stable("λ", nonnegative("lam", lam), run)
+    if not conditions[0].holds:
+        return vacuous(f"{method} ({form})", conditions, _run_constants(run) | {"lambda": lam})
+    bound = _linear(method, factor * run.theta * geometric(lam, run.eta_l, run.K), run, form)
+    return Bound(bound.value, bound.terms, conditions, {**bound.constants, "lambda": lam}, bound.name)
+
+
+def _momentum(method: str, symbol: str, value: float, numerator: float, run: Run, form: Form) -> Bound:
+    conditions = (below(f"{symbol} < 1", value, 1, "the momentum must fade"),)
+    if value >= 1:
+        return vacuous(f"{method} ({form})", conditions, _run_constants(run) | {symbol: value})
+    bound = _linear(method, numerator / (1 - value) * run.walk, run, form)
+    return Bound(bound.value, bound.terms, conditions, {**bound.constants, symbol: value}, bound.name)
+
+
+def _stable(symbol: str, value: float, run: Run) -> tuple[Condition, ...]:
+    why = "a step must not overshoot the anchor"
+    return (at_most(f"η_l·({symbol}) ≤ 1", run.eta_l * value, 1, why),)
+
+
+def _run_constants(run: Run) -> dict[str, float]:
+    return {"Theta": run.theta, "eta_l": run.eta_l, "K": float(run.K), "T": float(run.T)}

@@ -1,0 +1,143 @@
+"""The round loop: a generator of rounds, and nothing else."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from fedkeel.engines.contract import Engine, Order, Setting
+from fedkeel.engines.serial import threads
+from fedkeel.errors import Diverged
+from fedkeel.interrupts import uninterrupted
+from fedkeel.methods.stages import Stages
+from fedkeel.oracle import Oracle
+from fedkeel.records import Record, nbytes
+from fedkeel.reducers import Reducer
+from fedkeel.sampling import Population
+from fedkeel.store import Store
+from fedkeel.vector import Vector, norm
+
+Row = dict[str, Any]
+
+
+class State(NamedTuple):
+    """All that the next round depends on, but for the clients' memories: what a checkpoint holds."""
+
+    round: int
+    stage: int
+    x0: Vector
+    server: Record
+    buffers: Vector
+
+
+class Loop(NamedTuple):
+    """Everything that is fixed for a run."""
+
+    setting: Setting
+    stages: Stages
+    population: Population
+    reducer: Reducer
+    rounds: int
+    eval_every: int
+    engine: Engine
+    oracle: Oracle
+
+
+def begin(loop: Loop) -> State:
+    """Return the state before the first round."""
+    x, buffers = loop.oracle.point.clone(), loop.oracle.buffers.clone()
+    return State(0, 0, x, loop.stages.parts[0].method.init(x), buffers)
+
+
+class Session:
+    """A run in progress: the state, the clients' memories and the history, always of the same round."""
+
+    def __init__(self, loop: Loop, state: State, store: Store, history: list[Row]) -> None:
+        self.loop, self.state, self.store, self.history = loop, state, store, history
+
+    def rounds(self) -> Iterator[Row]:
+        """Train to the last round; yield each round's row."""
+        while self.state.round < self.loop.rounds:
+            with uninterrupted():
+                self._hand_over()
+            started = time.perf_counter()
+            state, row, memories = play(self.loop, self.state, self.store)
+            row["seconds"] = time.perf_counter() - started
+            with uninterrupted():
+                self.state = state
+                self.store.commit(memories)
+                self.history.append(row)
+            yield row
+
+    def _hand_over(self) -> None:
+        """Enter the next stage where the present one has ended."""
+        stages = self.loop.stages
+        while stages.due(self.state.stage, self.state.round, self.history):
+            stage = self.state.stage
+            if stages.carries(stage):
+                self.state = self.state._replace(stage=stage + 1)
+                continue
+            x = next(iter(stages.parts[stage].method.models(self.state.server).values()))
+            server = stages.parts[stage + 1].method.init(x)
+            self.state = self.state._replace(stage=stage + 1, x0=x, server=server)
+            self.store.clear()
+
+
+def play(loop: Loop, state: State, store: Mapping[int, Record]) -> tuple[State, Row, dict[int, Record]]:
+    """Play one round: return the next state, the round's row and the cohort's new memories."""
+    algorithm = loop.stages.parts[state.stage].method
+    clients = loop.population.draw(state.round)
+    memories = [store[i] if i in store else algorithm.enlist(state.x0) for i in clients]
+    lr = loop.setting.work.rate(state.round, loop.rounds)
+    down = algorithm.broadcast(state.server)
+    weights = loop.population.weigh(clients)
+    order = Order(algorithm, state.round, lr, down, state.buffers, clients, weights)
+    harvest = loop.engine.run(order, memories, loop.reducer)
+    cohort = loop.population.cohort(state.round, loop.rounds, clients)
+    server = algorithm.aggregate(state.server, harvest.upload.up, cohort)
+    following = State(state.round + 1, state.stage, state.x0, server, harvest.upload.buffers)
+    row: Row = {
+        "round": state.round,
+        "stage": state.stage,
+        "cohort": clients,
+        **_evaluate(loop, following),
+        "train_loss": sum(harvest.losses) / len(harvest.losses),
+        "norm": float(norm(algorithm.models(server)["x"])),
+        "lr": lr,
+        "gradients": harvest.gradients,
+        "bytes_down": (nbytes(down) + nbytes(state.buffers)) * len(clients),
+        "bytes_up": harvest.bytes_up,
+    }
+    _check(row, state.round)
+    kept = {client: memory for client, memory in zip(clients, harvest.memories, strict=True) if memory}
+    return following, row, kept
+
+
+def _evaluate(loop: Loop, state: State) -> Row:
+    """Return loss and metrics of every model the method reports; None in rounds without evaluation."""
+    names = ["loss", *loop.setting.task.metrics]
+    row: Row = dict.fromkeys([*names, "accuracy"])
+    if state.round % loop.eval_every and state.round != loop.rounds:
+        return row
+    federation = loop.setting.federation
+    data = federation.everything if federation.test is None else federation.test
+    models = loop.stages.parts[state.stage].method.models(state.server)
+    with threads(loop.engine.threads):
+        for place, (name, vector) in enumerate(models.items()):
+            found = loop.oracle.evaluate(vector, state.buffers, data, federation.prepare)
+            row |= {key if place == 0 else f"{key}/{name}": value for key, value in found.items()}
+    return row
+
+
+def _check(row: Row, round: int) -> None:
+    """Stop a run whose model or loss is no number any more."""
+    for name in ("norm", "loss"):
+        value = row[name]
+        if value is not None and not math.isfinite(value):
+            what = "norm of the model" if name == "norm" else "loss"
+            raise Diverged(
+                f"round {round}: the {what} is {value} after aggregation; lower the learning rates",
+                round=round,
+            )

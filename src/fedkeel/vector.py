@@ -1,0 +1,34 @@
+"""Flat vectors: shape (d,) for one client, (clients, d) for a stacked cohort.
+
+Everything reduces over the last axis only and keeps it, so that the same code runs on both shapes.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, zeros_like
+
+Vector = Tensor
+
+__all__ = ["Vector", "dot", "norm", "scalar_like", "squared_norm", "zeros_like"]
+
+
+def dot(a: Vector, b: Vector) -> Tensor:
+    """Return the inner product over the last axis, shape (…, 1)."""
+    return torch.sum(a * b, dim=-1, keepdim=True)
+
+
+def norm(a: Vector) -> Tensor:
+    """Return the Euclidean norm over the last axis, shape (…, 1)."""
+    length: Tensor = torch.linalg.vector_norm(a, dim=-1, keepdim=True)
+    return length
+
+
+def squared_norm(a: Vector) -> Tensor:
+    """Return the squared Euclidean norm over the last axis, shape (…, 1)."""
+    return dot(a, a)
+
+
+def scalar_like(a: Vector, value: float) -> Tensor:
+    """Return a per-client scalar of shape (…, 1) beside the vector `a`."""
+    return torch.full_like(a[..., :1], value)

@@ -1,0 +1,164 @@
+"""The one inner loop: every method is a plan for this walk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedkeel.algorithm import Momentum, Plan, Sharp, Walk
+from fedkeel.oracle import Batch, Oracle
+from fedkeel.vector import Vector, norm, scalar_like
+
+_TINY = 1e-7
+
+
+class Pace(NamedTuple):
+    """What the walk takes from `Work`: this round's rate, weight decay and clipping."""
+
+    lr: float
+    weight_decay: float = 0.0
+    clip: float | None = None
+    clip_direction: bool = False
+
+
+class Taken(NamedTuple):
+    """A walk and what was seen on the way: the mean minibatch loss and the number of gradients."""
+
+    walk: Walk
+    loss: Tensor
+    gradients: int
+
+
+def take(
+    oracle: Oracle,
+    plan: Plan,
+    batches: Iterable[Batch],
+    pace: Pace,
+    full_gradient: Callable[[Vector], Vector],
+) -> Taken:
+    """Walk as planned over the given minibatches.
+
+    The direction of a step is gain·g + bias + shrink·y with the constant bias = push − pull·anchor and
+    shrink = pull + decay + weight_decay, so any method costs what FedAvg costs.
+    """
+    anchor = plan.start if plan.anchor is None else plan.anchor
+    full = full_gradient(anchor) if plan.full_gradient else None
+    step = _Step(oracle, plan, pace, anchor)
+    y = oracle.point
+    y.copy_(plan.start)
+    losses, steps = torch.zeros((), dtype=y.dtype, device=y.device), 0
+    for batch in batches:
+        losses += step(batch)
+        steps += 1
+    walk = Walk(
+        start=plan.start,
+        end=y.clone(),
+        length=scalar_like(y, pace.lr * steps),
+        steps=scalar_like(y, steps),
+        buffer=step.buffer,
+        dual=step.dual,
+        full_gradient=full,
+    )
+    return Taken(walk, losses / steps, steps * (2 if step.sharp else 1))
+
+
+class _Step:
+    """One step of a walk, in place on the oracle's point."""
+
+    def __init__(self, oracle: Oracle, plan: Plan, pace: Pace, anchor: Vector) -> None:
+        self.oracle, self.plan, self.pace = oracle, plan, pace
+        self.bias = _bias(plan, anchor)
+        self.shrink = plan.pull + plan.decay + pace.weight_decay
+        self.sharp = _sharp(plan.sharp)
+        self.dual = None if self.sharp is None else self.sharp.dual
+        self.momentum = plan.momentum
+        self.buffer = _buffer(plan.momentum, oracle.point)
+        self.affine = plan.momentum is None and not (pace.clip and pace.clip_direction)
+
+    def __call__(self, batch: Batch) -> Tensor:
+        if self.sharp is None:
+            loss = self.oracle.gradient(batch, self.plan.objective)
+        else:
+            loss = self._sharp_gradient(batch, self.sharp)
+        if self.pace.clip and not self.pace.clip_direction:
+            _clip_(self.oracle.grad, self.pace.clip)
+        if self.affine:
+            self._affine_step()
+        else:
+            self._general_step()
+        return loss
+
+    def _affine_step(self) -> None:
+        y, lr = self.oracle.point, self.pace.lr
+        if self.shrink:
+            y.mul_(1.0 - lr * self.shrink)
+        y.add_(self.oracle.grad, alpha=-lr * self.plan.gain)
+        if self.bias is not None:
+            y.add_(self.bias, alpha=-lr)
+
+    def _general_step(self) -> None:
+        y, direction = self.oracle.point, self.oracle.grad
+        direction.mul_(self.plan.gain)
+        if self.bias is not None:
+            direction.add_(self.bias)
+        if self.pace.clip and self.pace.clip_direction:
+            _clip_(direction, self.pace.clip)
+        if self.shrink:
+            direction.add_(y, alpha=self.shrink)
+        if self.momentum is not None:
+            assert self.buffer is not None
+            self.buffer.mul_(self.momentum.beta).add_(direction)
+            if self.momentum.nesterov:
+                direction.add_(self.buffer, alpha=self.momentum.beta)
+            else:
+                direction.copy_(self.buffer)
+        y.add_(direction, alpha=-self.pace.lr)
+
+    def _sharp_gradient(self, batch: Batch, sharp: Sharp) -> Tensor:
+        """Take the gradient at the shifted point: same batch and dropout, statistics of the first pass."""
+        oracle = self.oracle
+        randomness = oracle.randomness()
+        loss = oracle.gradient(batch, self.plan.objective)
+        y, buffers, g = oracle.point.clone(), oracle.buffers.clone(), oracle.grad.clone()
+        q = g
+        if self.dual is not None:
+            q = q - self.dual
+        if sharp.tilt is not None:
+            q = q - sharp.tilt
+        shift = q * (sharp.rho / (norm(q) + _TINY))
+        if self.dual is not None:
+            self.dual = self.dual + shift if sharp.tilt is None else self.dual + shift - sharp.tilt
+        oracle.point.add_(shift)
+        oracle.replay(randomness)
+        oracle.gradient(batch, self.plan.objective)
+        if sharp.blend != 1.0:
+            oracle.grad.mul_(sharp.blend).add_(g, alpha=1.0 - sharp.blend)
+        oracle.point.copy_(y)
+        oracle.buffers.copy_(buffers)
+        return loss
+
+
+def _bias(plan: Plan, anchor: Vector) -> Vector | None:
+    """Return push − pull·anchor, None where it is nothing."""
+    if not plan.pull:
+        return plan.push
+    drawn = -plan.pull * anchor
+    return drawn if plan.push is None else plan.push + drawn
+
+
+def _sharp(given: Sharp | float | None) -> Sharp | None:
+    sharp = Sharp(float(given)) if isinstance(given, int | float) else given
+    return None if sharp is None or (sharp.rho == 0.0 and sharp.dual is None) else sharp
+
+
+def _buffer(momentum: Momentum | None, y: Vector) -> Vector | None:
+    if momentum is None:
+        return None
+    return torch.zeros_like(y) if momentum.buffer is None else momentum.buffer.clone()
+
+
+def _clip_(vector: Vector, bound: float) -> None:
+    vector.mul_(torch.clamp(bound / norm(vector), max=1.0))

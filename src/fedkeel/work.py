@@ -1,0 +1,99 @@
+"""What every method shares: how much local work a client does, at which rate, on which minibatches."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+
+from fedkeel.errors import ConfigError
+from fedkeel.values import Count, NonNegative, Positive, UnitInterval, value
+
+
+@value
+class Drop:
+    """Multiply the rate by `factor` from round `at` on (Rethinking, Figure 7)."""
+
+    at: Count
+    factor: UnitInterval = 0.1
+
+    def __call__(self, round: int, rounds: int) -> float:
+        """Return the factor of a round."""
+        return self.factor if round >= self.at else 1.0
+
+
+@value
+class InverseTime:
+    """Divide the rate by the number of the round, counted from one: c/t."""
+
+    def __call__(self, round: int, rounds: int) -> float:
+        """Return the factor of a round."""
+        return 1.0 / (round + 1)
+
+
+@value
+class InverseRoot:
+    """Divide the rate by the root of the number of rounds: the 1/√T of the theorems."""
+
+    def __call__(self, round: int, rounds: int) -> float:
+        """Return the factor of a round."""
+        return 1.0 / math.sqrt(rounds)
+
+
+@value
+class Work:
+    """A client's local work in one round.
+
+    Exactly one of `epochs` and `steps`. `batch_size=None` takes the whole data in every step; the last,
+    shorter minibatch of an epoch is kept. The rate of round r is lr · lr_decay^r · schedule(r).
+    `clip` bounds a norm: of the minibatch gradient, or with `clip_on="direction"` of
+    gain·g + push − pull·anchor, as FL-Simulator and the authors of FedDyn do.
+    """
+
+    epochs: Count | None = None
+    steps: Count | None = None
+    batch_size: Count | None = None
+    lr: Positive = 0.1
+    lr_decay: UnitInterval = 1.0
+    weight_decay: NonNegative = 0.0
+    clip: Positive | None = None
+    clip_on: Literal["gradient", "direction"] = "gradient"
+    schedule: Drop | InverseTime | InverseRoot | None = None
+
+    def __post_init__(self) -> None:
+        if (self.epochs is None) == (self.steps is None):
+            raise ConfigError(
+                f"Work takes exactly one of epochs and steps, not epochs={self.epochs} and steps={self.steps}"
+            )
+
+    def rate(self, round: int, rounds: int) -> float:
+        """Return the learning rate of a round."""
+        factor = 1.0 if self.schedule is None else self.schedule(round, rounds)
+        return self.lr * self.lr_decay**round * factor
+
+    @property
+    def needs_horizon(self) -> bool:
+        """Tell whether the rates depend on the total number of rounds."""
+        return isinstance(self.schedule, InverseRoot)
+
+    def count(self, samples: int) -> int:
+        """Return how many steps a client with that many samples takes."""
+        if self.steps is not None:
+            return self.steps
+        assert self.epochs is not None
+        return self.epochs * self._per_epoch(samples)
+
+    def order(self, samples: int, rng: np.random.Generator) -> list[np.ndarray]:
+        """Draw the minibatches of a walk: a list of places, one a step."""
+        count = self.count(samples)
+        if self.batch_size is None or self.batch_size >= samples:
+            return [np.arange(samples)] * count
+        batches: list[np.ndarray] = []
+        while len(batches) < count:
+            shuffled = rng.permutation(samples)
+            batches += np.split(shuffled, range(self.batch_size, samples, self.batch_size))
+        return batches[:count]
+
+    def _per_epoch(self, samples: int) -> int:
+        return 1 if self.batch_size is None else math.ceil(samples / self.batch_size)

@@ -1,0 +1,1 @@
+"""A slow NumPy reference of every federated method, written from the equations alone."""
