@@ -10,13 +10,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-Ints: TypeAlias = NDArray[np.int64]
-Floats: TypeAlias = NDArray[np.float64]
+from fedkeel.data.dealing import (
+    Ints,
+    by_client,
+    choose,
+    class_pools,
+    client_sizes,
+    deal,
+    dirichlet_logits,
+    even,
+    exhaust,
+    normalise,
+    repair,
+)
 
 
 class Splitter(Protocol):
@@ -49,14 +60,14 @@ class IID:
     ) -> list[Ints]:
         """Deal the samples out to `clients` clients."""
         _check_enough(self, len(labels), clients)
-        sizes = _sizes(len(labels), clients, self.lognormal, rng)
+        sizes = client_sizes(len(labels), clients, self.lognormal, rng)
         seat = np.repeat(np.arange(clients), sizes)
         if not self.balanced:
-            return _by_client(seat, rng.permutation(len(labels)), clients)
+            return by_client(seat, rng.permutation(len(labels)), clients)
         turn = np.arange(len(labels)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         when = (turn + 0.5) / sizes[seat] if self.lognormal else turn
-        pools = _pools(_classes(self, labels)[0], rng)
-        return _by_client(seat[np.argsort(when, kind="stable")], pools, clients)
+        pools = class_pools(_classes(self, labels)[0], rng)
+        return by_client(seat[np.argsort(when, kind="stable")], pools, clients)
 
 
 @dataclass(frozen=True)
@@ -82,17 +93,17 @@ class DirichletByClass:
         """Spread each class over `clients` clients."""
         _check_enough(self, len(labels), clients, self.min_samples)
         which, count = _classes(self, labels)
-        shares = _normalise(_dirichlet_logits(self.alpha, (len(count), clients), rng), self.alpha)
+        shares = normalise(dirichlet_logits(self.alpha, (len(count), clients), rng), self.alpha)
         ends = np.cumsum(shares, axis=1)
         ends *= count[:, None] / ends[:, -1:]
         # A random phase per class: without it, an even share of less than one sample would always
         # fall to the same clients, in every class.
-        cuts = np.floor(ends + rng.random((len(count), 1))).astype(np.int64)
+        cuts = np.minimum(np.floor(ends + rng.random((len(count), 1))), count[:, None]).astype(np.int64)
         cuts[:, -1] = count
         amounts = np.diff(cuts, axis=1, prepend=0)
         owner = np.repeat(np.tile(np.arange(clients), len(count)), amounts.ravel())
-        owner = _repair(owner, clients, self.min_samples, rng)
-        return _by_client(owner, _pools(which, rng), clients)
+        owner = repair(owner, clients, self.min_samples, rng)
+        return by_client(owner, class_pools(which, rng), clients)
 
 
 @dataclass(frozen=True)
@@ -121,16 +132,16 @@ class DirichletByClient:
         total = max(len(labels), clients) if self.replacement and len(labels) else len(labels)
         _check_enough(self, total, clients)
         which, count = _classes(self, labels)
-        seat = np.repeat(np.arange(clients), _sizes(total, clients, self.lognormal, rng))
-        logits = _dirichlet_logits(self.alpha, (clients, len(count)), rng)
-        drawn = _choose(_normalise(logits, self.alpha), seat, rng)
+        seat = np.repeat(np.arange(clients), client_sizes(total, clients, self.lognormal, rng))
+        logits = dirichlet_logits(self.alpha, (clients, len(count)), rng)
+        drawn = choose(normalise(logits, self.alpha), seat, rng)
         if not self.replacement:
-            seat, drawn = _exhaust(seat, drawn, logits, alpha=self.alpha, count=count, rng=rng)
+            seat, drawn = exhaust(seat, drawn, logits, alpha=self.alpha, count=count, rng=rng)
         order = np.argsort(drawn, kind="stable")
         nth = np.arange(total) - np.searchsorted(drawn[order], drawn[order])
         first = np.cumsum(count) - count
-        samples = _pools(which, rng)[first[drawn[order]] + nth % count[drawn[order]]]
-        return _by_client(seat[order], samples, clients)
+        samples = class_pools(which, rng)[first[drawn[order]] + nth % count[drawn[order]]]
+        return by_client(seat[order], samples, clients)
 
 
 @dataclass(frozen=True)
@@ -161,7 +172,7 @@ class Pathological:
                 f"{self} on {clients} clients covers {clients * self.classes} of {len(count)} classes; "
                 f"use {math.ceil(len(count) / self.classes)} clients or more"
             )
-        hands = _deal(len(count), self.classes, clients, rng)
+        hands = deal(len(count), self.classes, clients, rng)
         holders = np.bincount(hands.ravel(), minlength=len(count))
         if (scarce := np.flatnonzero(count < holders)).size:
             c = scarce[0]
@@ -170,9 +181,9 @@ class Pathological:
                 f"but it has {count[c]} samples; use fewer clients or fewer classes a client"
             )
         order = np.argsort(hands.ravel(), kind="stable")
-        amounts = np.concatenate([_even(n, k) for n, k in zip(count, holders, strict=True)])
+        amounts = np.concatenate([even(n, k) for n, k in zip(count, holders, strict=True)])
         owner = np.repeat(order // self.classes, amounts)
-        return _by_client(owner, _pools(which, rng), clients)
+        return by_client(owner, class_pools(which, rng), clients)
 
 
 @dataclass(frozen=True)
@@ -216,7 +227,7 @@ class Natural:
         start = (np.cumsum(count) - count)[chosen] + rng.integers(0, count[chosen] - keep + 1)
         seat = np.repeat(np.arange(clients), keep)
         nth = np.arange(len(seat)) - np.repeat(np.cumsum(keep) - keep, keep)
-        return _by_client(seat, np.argsort(which, kind="stable")[start[seat] + nth], clients)
+        return by_client(seat, np.argsort(which, kind="stable")[start[seat] + nth], clients)
 
     def _members(self, labels: NDArray[Any], groups: NDArray[Any] | None) -> tuple[Ints, Ints]:
         if self.by == "class":
@@ -225,13 +236,6 @@ class Natural:
             raise ValueError(f"{self} needs data with natural groups, and this data has none; use IID()")
         _, which, count = np.unique(groups, return_inverse=True, return_counts=True)
         return which.astype(np.int64), count.astype(np.int64)
-
-
-def _by_client(owner: Ints, samples: Ints, clients: int) -> list[Ints]:
-    """Turn (owner, sample) pairs into one sorted index array per client."""
-    order = np.lexsort((samples, owner))
-    ends = np.cumsum(np.bincount(owner, minlength=clients))
-    return np.split(samples[order].astype(np.int64), ends[:-1])
 
 
 def _classes(splitter: object, labels: NDArray[Any]) -> tuple[Ints, Ints]:
@@ -243,134 +247,6 @@ def _classes(splitter: object, labels: NDArray[Any]) -> tuple[Ints, Ints]:
         )
     _, which, count = np.unique(labels, return_inverse=True, return_counts=True)
     return which.astype(np.int64), count.astype(np.int64)
-
-
-def _pools(which: Ints, rng: np.random.Generator) -> Ints:
-    """All samples, class after class, shuffled within each class."""
-    shuffled = rng.permutation(len(which))
-    return shuffled[np.argsort(which[shuffled], kind="stable")]
-
-
-def _even(total: int, parts: int) -> Ints:
-    """`total` as `parts` numbers that differ by at most one."""
-    return total // parts + (np.arange(parts) < total % parts).astype(np.int64)
-
-
-def _sizes(total: int, clients: int, lognormal: float, rng: np.random.Generator) -> Ints:
-    """Client sizes of at least one that sum to `total`: even, or lognormal."""
-    if not lognormal:
-        return _even(total, clients)
-    log_weights = lognormal * rng.standard_normal(clients)
-    ends = np.cumsum(np.exp(log_weights - log_weights.max()))
-    sizes = np.diff(np.rint(ends / ends[-1] * total).astype(np.int64), prepend=0)
-    return _lift(sizes, 1)
-
-
-def _lift(sizes: Ints, minimum: int) -> Ints:
-    """Raise every size to `minimum`, paid for by cutting the largest to one common level.
-
-    If the k largest pay, their level is (their sum - need) / k; the right k is the one that makes
-    it highest (fewer payers sink too deep, more would include clients below the level).
-    """
-    lifted = np.maximum(sizes, minimum)
-    need = int((lifted - sizes).sum())
-    if need == 0:
-        return sizes
-    order = np.argsort(-sizes, kind="stable")
-    left = np.cumsum(sizes[order]) - need
-    k = int(np.argmax(left / np.arange(1, len(sizes) + 1))) + 1
-    lifted[order[:k]] = _even(int(left[k - 1]), k)
-    return lifted
-
-
-def _repair(owner: Ints, clients: int, minimum: int, rng: np.random.Generator) -> Ints:
-    """Hand random samples of the largest clients to those with fewer than `minimum`."""
-    before = np.bincount(owner, minlength=clients)
-    after = _lift(before, minimum)
-    if after is before:
-        return owner
-    shuffled = rng.permutation(len(owner))
-    order = shuffled[np.argsort(owner[shuffled], kind="stable")]
-    nth = np.arange(len(owner)) - np.repeat(np.cumsum(before) - before, before)
-    released = rng.permutation(order[nth >= after[owner[order]]])
-    mended = owner.copy()
-    mended[released] = np.repeat(np.arange(clients), np.maximum(after - before, 0))
-    return mended
-
-
-def _dirichlet_logits(alpha: float, shape: tuple[int, int], rng: np.random.Generator) -> Floats:
-    """Rows of `alpha * log g` with g ~ Gamma(alpha): what a Dirichlet draw is the softmax of.
-
-    Gamma(alpha) underflows to zero for a small alpha, and a row of zeros has no shares. Its
-    logarithm does not: log g = log Gamma(alpha + 1) + log(u) / alpha, with u uniform. The factor
-    alpha keeps even that in range; `_normalise` divides by it after the largest is subtracted.
-    """
-    if alpha >= 1:
-        return np.log(rng.standard_gamma(alpha, shape))
-    return alpha * np.log(rng.standard_gamma(alpha + 1, shape)) + np.log1p(-rng.random(shape))
-
-
-def _normalise(logits: Floats, alpha: float) -> Floats:
-    """Shares, one row a Dirichlet draw; the largest entry of a row always has weight one before."""
-    with np.errstate(over="ignore"):  # a difference too large for a float is a share of zero
-        weights = np.exp((logits - logits.max(axis=1, keepdims=True)) / min(alpha, 1.0))
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True), dtype=np.float64)
-
-
-def _choose(shares: Floats, row: Ints, rng: np.random.Generator) -> Ints:
-    """One class for each entry of `row`, drawn from that row of `shares`; never one with share 0."""
-    ends = np.cumsum(shares, axis=1)
-    ends /= ends[:, -1:]
-    # All rows laid end to end are one rising sequence, so one search serves every draw. The factor
-    # keeps a draw out of the next row when the row number takes the last bits of the sum.
-    line = (ends + np.arange(len(ends))[:, None]).ravel()
-    at = row + rng.random(len(row)) * (1 - 1e-9)
-    found: Ints = np.searchsorted(line, at, side="right") - row * shares.shape[1]
-    return found
-
-
-def _exhaust(
-    seat: Ints, drawn: Ints, logits: Floats, *, alpha: float, count: Ints, rng: np.random.Generator
-) -> tuple[Ints, Ints]:
-    """Shuffle the draws into one queue and make them respect the pools' sizes.
-
-    When a class runs out, the later draws of it (and only these: the others already follow the
-    renormalised prior) are drawn again from the classes that are left. A class runs out once, so
-    there are at most as many passes as classes.
-    """
-    order = rng.permutation(len(seat))
-    seat, drawn = seat[order], drawn[order]
-    open_logits = logits.copy()
-    while True:
-        queue = np.argsort(drawn, kind="stable")
-        used = np.bincount(drawn, minlength=len(count))
-        over = np.flatnonzero(used > count)
-        if over.size == 0:
-            return seat, drawn
-        starts = np.cumsum(used) - used
-        refused = queue[starts[over] + count[over]]
-        first = int(np.argmin(refused))
-        gone, when = over[first], refused[first]
-        open_logits[:, gone] = -np.inf
-        again = queue[starts[gone] + count[gone] : starts[gone] + used[gone]]
-        assert again[0] == when
-        shares = _normalise(open_logits[seat[again]], alpha)
-        drawn[again] = _choose(shares, np.arange(len(again)), rng)
-
-
-def _deal(classes: int, hand: int, clients: int, rng: np.random.Generator) -> Ints:
-    """`hand` different classes for each client, from a deck that is renewed when it is used up."""
-    hands = np.empty((clients, hand), dtype=np.int64)
-    deck: list[int] = []
-    for i in range(clients):
-        cards, deck = deck[:hand], deck[hand:]
-        if len(cards) < hand:
-            fresh = rng.permutation(classes).tolist()
-            more = [c for c in fresh if c not in cards][: hand - len(cards)]
-            deck = [c for c in fresh if c not in more]
-            cards = cards + more
-        hands[i] = cards
-    return hands
 
 
 def _check_enough(splitter: object, samples: int, clients: int, each: int = 1) -> None:

@@ -10,15 +10,52 @@ from typing import Any
 
 from fedkeel.algorithm import Algorithm
 from fedkeel.errors import ConfigError
+from fedkeel.methods.fedacg import FedACG
 from fedkeel.methods.fedavg import FedAvg
+from fedkeel.methods.fedavgm import FedAvgM
+from fedkeel.methods.fedcm import FedCM
 from fedkeel.methods.feddyn import FedDyn
+from fedkeel.methods.fednova import FedNova
+from fedkeel.methods.fedntd import FedNTD
+from fedkeel.methods.fedopt import FedAdagrad, FedAdam, FedYogi
 from fedkeel.methods.fedprox import FedProx
+from fedkeel.methods.fedsagd import FedSAGD
+from fedkeel.methods.fedsam import FedSAM
+from fedkeel.methods.fedsmoo import FedSMOO
+from fedkeel.methods.fedspeed import FedSpeed
+from fedkeel.methods.mimelite import MimeLite
+from fedkeel.methods.moon import MOON
+from fedkeel.methods.nesterov import FedANAG, FedLNAG
 from fedkeel.methods.relaxed import Adaptive, Decayed, FedInit, Relaxed
 from fedkeel.methods.scaffold import SCAFFOLD
-from fedkeel.methods.sharp import Sharpened
+from fedkeel.methods.sharp import FedGamma, MoFedSAM, Sharpened
 from fedkeel.methods.stages import Stages, stages
 
-METHODS: tuple[Callable[..., Algorithm], ...] = (FedAvg, FedProx, SCAFFOLD, FedDyn, FedInit)
+METHODS: tuple[Callable[..., Algorithm], ...] = (
+    FedAvg,
+    FedProx,
+    FedAvgM,
+    FedAdam,
+    FedYogi,
+    FedAdagrad,
+    SCAFFOLD,
+    FedDyn,
+    FedCM,
+    FedSAM,
+    MimeLite,
+    FedLNAG,
+    FedANAG,
+    FedACG,
+    FedSAGD,
+    FedNova,
+    FedNTD,
+    MOON,
+    FedSpeed,
+    FedSMOO,
+    FedInit,
+    MoFedSAM,
+    FedGamma,
+)
 
 
 def relaxed(inner: Algorithm | Stages, beta: Any = 0.1, **options: Any) -> Algorithm | Stages:
@@ -47,13 +84,31 @@ def _on_each(inner: Algorithm | Stages, wrap: Callable[[Algorithm], Algorithm]) 
 
 __all__ = [
     "METHODS",
+    "MOON",
     "SCAFFOLD",
     "Adaptive",
     "Decayed",
+    "FedACG",
+    "FedANAG",
+    "FedAdagrad",
+    "FedAdam",
     "FedAvg",
+    "FedAvgM",
+    "FedCM",
     "FedDyn",
+    "FedGamma",
     "FedInit",
+    "FedLNAG",
+    "FedNTD",
+    "FedNova",
     "FedProx",
+    "FedSAGD",
+    "FedSAM",
+    "FedSMOO",
+    "FedSpeed",
+    "FedYogi",
+    "MimeLite",
+    "MoFedSAM",
     "Relaxed",
     "Sharpened",
     "Stages",

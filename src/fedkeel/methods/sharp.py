@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from fedkeel.algorithm import Plan, Sharp, Wrapper, method
 from fedkeel.errors import ConfigError
+from fedkeel.methods.fedcm import FedCM
+from fedkeel.methods.scaffold import SCAFFOLD
 from fedkeel.records import Record
 from fedkeel.values import NonNegative
 
@@ -26,3 +28,13 @@ class Sharpened(Wrapper):
         if plan.sharp is not None:
             raise ConfigError(f"sharp({self.inner!r}): that method has a sharp step already")
         return plan._replace(sharp=Sharp(self.rho))
+
+
+def MoFedSAM(alpha: float = 0.1, lr: float = 1.0, rho: float = 0.1) -> Sharpened:  # noqa: N802
+    """Qu et al. 2022: sharpness-aware steps with client-level momentum, sharp(FedCM)."""
+    return Sharpened(FedCM(alpha, lr), rho)
+
+
+def FedGamma(lr: float = 1.0, rho: float = 0.1) -> Sharpened:  # noqa: N802
+    """Dai et al. 2023: sharpness-aware steps with control variates, sharp(SCAFFOLD)."""
+    return Sharpened(SCAFFOLD(lr), rho)

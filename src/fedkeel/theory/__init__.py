@@ -1,8 +1,8 @@
 """Theory as a tool: the bounds, conditions and rates of four papers as pure functions of floats.
 
 A module per paper: ``beyond_smoothness``, ``fedinit``, ``fedsagd``, ``rethinking``. Every theorem takes
-``form="as_printed"`` or ``form="repaired"`` (the default) and answers with a ``Bound`` that carries its terms,
-its constants and each condition checked; nothing here ever answers NaN.
+``form="as_printed"`` or ``form="repaired"`` (the default) and answers with a ``Bound`` that carries its
+terms, its constants and each condition checked; nothing here ever answers NaN.
 """
 
 from fedkeel.theory import beyond_smoothness, fedinit, fedsagd, rethinking

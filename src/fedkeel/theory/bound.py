@@ -93,8 +93,13 @@ def vacuous(name: str, conditions: Iterable[Condition], constants: Mapping[str, 
     return Bound(math.inf, {}, conditions, dict(constants), name)
 
 
-def choose(form: Form, as_printed: float, repaired: float) -> float:
-    """Pick the printed or the repaired number."""
+def printed(form: Form) -> bool:
+    """Whether the printed form is asked for; any other word than the two is refused."""
     if form not in ("as_printed", "repaired"):
         raise ValueError(f"form is {form!r}: pass 'as_printed' or 'repaired'")
-    return as_printed if form == "as_printed" else repaired
+    return form == "as_printed"
+
+
+def choose(form: Form, as_printed: float, repaired: float) -> float:
+    """Pick the printed or the repaired number."""
+    return as_printed if printed(form) else repaired

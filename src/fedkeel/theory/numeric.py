@@ -13,6 +13,14 @@ def exp(x: float) -> float:
         return math.inf
 
 
+def expm1(x: float) -> float:
+    """``e**x − 1``, infinite where a float would overflow."""
+    try:
+        return math.expm1(x)
+    except OverflowError:
+        return math.inf
+
+
 def power(base: float, exponent: float) -> float:
     """``base**exponent`` for a base of 0 or more, infinite where it overflows or divides by zero."""
     try:

@@ -51,9 +51,8 @@ class SwitchCurve:
 def client_gradient_gap(gradients: Sequence[Sequence[float]], at_optimum: Sequence[Sequence[float]]) -> float:
     """C_t, equation (3): the mean over clients of ‖∇L_k(θ_k) − ∇L_k(θ*)‖²."""
     if len(gradients) != len(at_optimum) or not gradients:
-        raise ValueError(
-            f"gradients has {len(gradients)} clients, at_optimum {len(at_optimum)}: give one of each per client"
-        )
+        sizes = f"gradients has {len(gradients)} clients, at_optimum {len(at_optimum)}"
+        raise ValueError(f"{sizes}: give one of each per client")
     pairs = zip(gradients, at_optimum, strict=True)
     return math.fsum(math.dist(g, o) ** 2 for g, o in pairs) / len(gradients)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import string
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedkeel.data.sources.archives import CIFAR10, CIFAR100, EMNIST, FASHION, MNIST, TINY
 from fedkeel.data.sources.cifar import read_cifar
 from fedkeel.data.sources.dataset import Dataset, Scale
 from fedkeel.data.sources.fetch import Archive, Shelf
@@ -26,69 +27,11 @@ from fedkeel.data.sources.readers import (
 )
 from fedkeel.errors import DataError
 
-_KRIZ = "https://www.cs.toronto.edu/~kriz/"
-CIFAR10 = Archive(
-    "cifar-10-python.tar.gz",
-    _KRIZ + "cifar-10-python.tar.gz",
-    "sha256:6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
+# The superclass of each fine class of CIFAR-100, one letter each: a is 0.
+_SUPERCLASSES = (
+    "eboiaghhsddojshldjhlglfkhgnpdpalbkmoqjlfftiipnorskqerecaresrkdcmmqmbjtckabqmjnpnqtcegtffitsbcpgarion"
 )
-CIFAR100 = Archive(
-    "cifar-100-python.tar.gz",
-    _KRIZ + "cifar-100-python.tar.gz",
-    "sha256:85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
-)
-EMNIST = Archive(  # 536 MB; only an MD5 is commonly known for it
-    "emnist/gzip.zip",
-    "https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip",
-    "md5:58c8d27c78d21e728a6bc7b3cc06412e",
-)
-TINY = Archive(
-    "tiny-imagenet-200.zip",
-    "http://cs231n.stanford.edu/tiny-imagenet-200.zip",
-    "sha256:6198c8ae015e2b3e007c7841da39ec069199b9aa3bfa943a462022fe5e43c821",
-)
-_IDX = (
-    "train-images-idx3-ubyte",
-    "train-labels-idx1-ubyte",
-    "t10k-images-idx3-ubyte",
-    "t10k-labels-idx1-ubyte",
-)
-
-
-def _idx_archives(name: str, base: str, digests: tuple[str, str, str, str]) -> tuple[Archive, ...]:
-    return tuple(
-        Archive(f"{name}/{file}.gz", f"{base}{file}.gz", f"sha256:{digest}")
-        for file, digest in zip(_IDX, digests, strict=True)
-    )
-
-
-MNIST = _idx_archives(  # PyTorch's copy: the author's own page no longer gives the files out
-    "mnist",
-    "https://ossci-datasets.s3.amazonaws.com/mnist/",
-    (
-        "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-        "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
-        "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-        "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
-    ),
-)
-FASHION = _idx_archives(
-    "fashion-mnist",
-    "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-    (
-        "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
-        "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
-        "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
-        "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
-    ),
-)
-
-_COARSE = np.array(  # the superclass of each fine class of CIFAR-100
-    [4, 1, 14, 8, 0, 6, 7, 7, 18, 3, 3, 14, 9, 18, 7, 11, 3, 9, 7, 11, 6, 11, 5, 10, 7]
-    + [6, 13, 15, 3, 15, 0, 11, 1, 10, 12, 14, 16, 9, 11, 5, 5, 19, 8, 8, 15, 13, 14, 17, 18, 10]
-    + [16, 4, 17, 4, 2, 0, 17, 4, 18, 17, 10, 3, 2, 12, 12, 16, 12, 1, 9, 19, 2, 10, 0, 1, 16]
-    + [12, 9, 13, 15, 13, 16, 19, 2, 4, 6, 19, 5, 5, 8, 19, 18, 1, 2, 15, 6, 0, 17, 8, 14, 13]
-)
+_COARSE = np.array([ord(c) - ord("a") for c in _SUPERCLASSES])
 _CIFAR10_NAMES = "airplane automobile bird cat deer dog frog horse ship truck"
 _FASHION_NAMES = "T-shirt/top Trouser Pullover Dress Coat Sandal Shirt Sneaker Bag Ankle-boot"
 
@@ -99,11 +42,11 @@ def cifar10(shelf: Shelf) -> Dataset:
     batches = tuple(f"data_batch_{i}" for i in range(1, 6))
     arrays = _npz_or(path, lambda: read_cifar(path, batches, "test_batch", "labels"))
     scale = Scale((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
-    return _dataset("cifar10", path, arrays, scale, 10, _CIFAR10_NAMES.split())
+    return _dataset("cifar10", path, arrays, scale, _CIFAR10_NAMES.split())
 
 
 def cifar100(shelf: Shelf, *, coarse: bool = False) -> Dataset:
-    """CIFAR-100: 50,000 + 10,000 pictures of 3×32×32 in 100 classes, or with `coarse` in their 20 superclasses."""
+    """CIFAR-100: 50,000 + 10,000 pictures of 3×32×32 in 100 classes, or in 20 superclasses with `coarse`."""
     path = shelf.get(CIFAR100, "cifar100.npz", CIFAR100.file, "cifar-100-python")
     arrays = _npz_or(path, lambda: read_cifar(path, ("train",), "test", "fine_labels"))
     scale = Scale((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762))
@@ -117,22 +60,20 @@ def cifar100(shelf: Shelf, *, coarse: bool = False) -> Dataset:
 def mnist(shelf: Shelf) -> Dataset:
     """MNIST: 60,000 + 10,000 handwritten digits of 1×28×28."""
     path, arrays = _idx_family(shelf, "mnist", MNIST, "MNIST/raw")
-    return _dataset("mnist", path, arrays, Scale((0.1307,), (0.3081,)), 10, list(string.digits))
+    return _dataset("mnist", path, arrays, Scale((0.1307,), (0.3081,)), string.digits)
 
 
 def fashion_mnist(shelf: Shelf) -> Dataset:
     """Fashion-MNIST: 60,000 + 10,000 pieces of clothing of 1×28×28."""
     path, arrays = _idx_family(shelf, "fashion-mnist", FASHION, "FashionMNIST/raw")
-    return _dataset("fashion-mnist", path, arrays, Scale((0.2860,), (0.3530,)), 10, _FASHION_NAMES.split())
+    return _dataset("fashion-mnist", path, arrays, Scale((0.2860,), (0.3530,)), _FASHION_NAMES.split())
 
 
 def emnist_letters(shelf: Shelf) -> Dataset:
     """EMNIST letters: 124,800 + 20,800 letters of 1×28×28, upright; class 0 is a."""
     path = shelf.get(EMNIST, "emnist-letters.npz", EMNIST.file, "gzip.zip", "EMNIST/raw/gzip.zip")
     arrays = _npz_or(path, lambda: _emnist(path))
-    return _dataset(
-        "emnist-letters", path, arrays, Scale((0.1722,), (0.3309,)), 26, list(string.ascii_lowercase)
-    )
+    return _dataset("emnist-letters", path, arrays, Scale((0.1722,), (0.3309,)), string.ascii_lowercase)
 
 
 def emnist_l(shelf: Shelf) -> Dataset:
@@ -162,7 +103,7 @@ def tiny_imagenet(shelf: Shelf) -> Dataset:
         return _dataset("tiny-imagenet", path, read_npz(path), scale, 200)
     with reading(path):
         arrays, wnids = _tiny(path)
-    return _dataset("tiny-imagenet", path, arrays, scale, len(wnids), wnids)
+    return _dataset("tiny-imagenet", path, arrays, scale, wnids)
 
 
 def _npz_or(path: Path, read: Callable[[], Arrays]) -> Arrays:
@@ -185,7 +126,7 @@ def _idx_family(
 
 
 def _emnist(path: Path) -> Arrays:
-    parts = []
+    parts: list[NDArray[Any]] = []
     for share in ("train", "test"):
         images = read_idx_zipped(path, f"emnist-letters-{share}-images-idx3-ubyte.gz")
         labels = read_idx_zipped(path, f"emnist-letters-{share}-labels-idx1-ubyte.gz")
@@ -215,10 +156,9 @@ def _tiny_tree(names: list[str], read: Callable[[str], bytes]) -> tuple[Arrays, 
     return Arrays(x_train, y_train, x_test, np.array([number[wnid] for _, wnid in val])), wnids
 
 
-def _dataset(
-    name: str, path: Path, arrays: Arrays, scale: Scale, classes: int, class_names: list[str] | None = None
-) -> Dataset:
-    """Check the arrays against what the data set is, and bring pictures to (n, c, h, w)."""
+def _dataset(name: str, path: Path, arrays: Arrays, scale: Scale, names: Sequence[str] | int) -> Dataset:
+    """Check the arrays against the classes (names, or how many) and bring pictures to (n, c, h, w)."""
+    classes = names if isinstance(names, int) else len(names)
     x_train, y_train = _pair(path, arrays.x_train, arrays.y_train, len(scale.mean), classes)
     x_test, y_test = _pair(path, arrays.x_test, arrays.y_test, len(scale.mean), classes)
     return Dataset(
@@ -228,7 +168,7 @@ def _dataset(
         test=(x_test, y_test),
         classes=classes,
         transform=scale,
-        class_names=tuple(class_names) if class_names else None,
+        class_names=None if isinstance(names, int) else tuple(names),
     )
 
 

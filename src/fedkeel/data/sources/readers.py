@@ -42,8 +42,8 @@ def reading(path: Path) -> Iterator[None]:
         struct.error, zlib.error, zipfile.BadZipFile, tarfile.TarError,
     ) as problem:  # fmt: skip
         raise DataError(
-            f"cannot read {path}: {problem or type(problem).__name__}; it is damaged, incomplete or of another kind: "
-            "delete it and load again, or put a good copy there"
+            f"cannot read {path}: {problem or type(problem).__name__}; it is damaged, incomplete or of "
+            "another kind: delete it and load again, or put a good copy there"
         ) from None
 
 
@@ -56,7 +56,7 @@ def read_npz(path: Path) -> Arrays:
         return Arrays(*(file[name] for name in Arrays._fields))
 
 
-def read_idx(file: IO[bytes]) -> Bytes:
+def read_idx(file: IO[bytes] | gzip.GzipFile) -> Bytes:
     """Read the MNIST family's format: two zero bytes, type 8 (bytes), number of axes, sizes, data."""
     zeros, kind, axes = struct.unpack(">HBB", file.read(4))
     if zeros != 0 or kind != 8:

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from fedkeel.data.sources.dataset import Dataset
 from fedkeel.data.sources.fetch import Shelf
@@ -137,27 +138,32 @@ def _collect(kept: list[tuple[_Role, range, range]], max_samples: int | None, se
     if not kept:
         raise DataError("shakespeare: no role is long enough for a training and a test sample")
     stream = Stream(seed)
-    x: tuple[list[Bytes], list[Bytes]] = ([], [])
-    y: tuple[list[Bytes], list[Bytes]] = ([], [])
-    for number, (role, *parts) in enumerate(kept):
+    places = []
+    for number, (_, train, test) in enumerate(kept):
         rng = stream.branch("window", number).numpy()
-        for which, (part, most) in enumerate(
-            zip(parts, (max_samples, max_samples and max_samples // 5), strict=True)
-        ):
-            size = min(len(part), most or len(part))
-            start = part.start + int(rng.integers(len(part) - size + 1))
-            x[which].append(role.x[start : start + size])
-            y[which].append(role.y[start : start + size])
-    (x_train, x_test), (y_train, y_test) = (
-        [torch.from_numpy(np.concatenate(v)) for v in pair] for pair in (x, y)
-    )
+        places.append(
+            (_window(train, max_samples, rng), _window(test, max_samples and max_samples // 5, rng))
+        )
+    spans = list(zip(kept, places, strict=True))
+    x_train, x_test = (_join([role.x[place[i]] for (role, *_), place in spans]) for i in (0, 1))
+    y_train, y_test = (_join([role.y[place[i]] for (role, *_), place in spans]) for i in (0, 1))
     return Dataset(
         "shakespeare",
         x_train,
         y_train.long(),
         test=(x_test, y_test.long()),
         classes=len(VOCABULARY),
-        groups=np.repeat(np.arange(len(kept)), [len(part) for part in y[0]]),
+        groups=np.repeat(np.arange(len(kept)), [train.stop - train.start for train, _ in places]),
         group_names=tuple(role.name for role, *_ in kept),
         class_names=tuple(VOCABULARY),
     )
+
+
+def _window(part: range, most: int | None, rng: np.random.Generator) -> slice:
+    size = min(len(part), most or len(part))
+    start = part.start + int(rng.integers(len(part) - size + 1))
+    return slice(start, start + size)
+
+
+def _join(parts: list[Bytes]) -> Tensor:
+    return torch.from_numpy(np.concatenate(parts))

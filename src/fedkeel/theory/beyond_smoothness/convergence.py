@@ -19,7 +19,7 @@ from fedkeel.theory.beyond_smoothness.steps import (
     largest_global_step,
     largest_local_step,
 )
-from fedkeel.theory.bound import Bound, Form, assemble, choose, vacuous
+from fedkeel.theory.bound import Bound, Form, assemble, printed, vacuous
 from fedkeel.theory.checks import count, nonnegative, positive
 from fedkeel.theory.conditions import Condition, above, at_most, below
 from fedkeel.theory.numeric import decay
@@ -46,14 +46,14 @@ def theorem_4_7(c: Constants, s: Steps, *, gap_0: float, r: int, form: Form = "r
 def theorem_4_7_conditions(c: Constants, s: Steps, form: Form = "repaired") -> tuple[Condition, ...]:
     """What Theorem 4.7 asks: printed steps and the proof's limits on a, α; repaired Lemma 6.3 and Λ > 0."""
     shrink = rate(c, s, form)
-    label = "λ1" if form == "as_printed" else "Λ"
+    label = "λ1" if printed(form) else "Λ"
     common = (
         above("τ1 > 0", c.tau1, 0, "the loss must not have critical points away from zero loss"),
         below("τ1 < 1", c.tau1, 1, "Definition 4.3"),
         above(f"{label} > 0", shrink, 0, "a round must shrink the gap"),
         at_most(f"{label} ≤ 1", shrink, 1, "constants that allow more contradict each other"),
     )
-    if form == "as_printed":
+    if printed(form):
         limit = largest_global_step(c, s.K, s.eta_l, form)
         return (
             *common,
@@ -76,7 +76,7 @@ def corollary_4_8(c: Constants, s: Steps, *, gap_0: float, epsilon: float, form:
     lowest = floor(c, s, form)
     reach = at_most("2·floor ≤ ε", 2 * lowest, epsilon, "raise ε, or lower the steps or the variance")
     conditions = [*theorem_4_7_conditions(c, s, form), reach]
-    if form == "as_printed":
+    if printed(form):
         limit = corollary_4_8_global_step(c, s.K, s.eta_l, epsilon, form)
         conditions.append(at_most("η_g within Corollary 4.8", s.eta_g, limit))
     constants = _constants(c, s, form) | {"floor": lowest, "epsilon": epsilon}
@@ -101,7 +101,7 @@ def drift(c: Constants, s: Steps, *, loss: float, form: Form = "repaired") -> Bo
     """
     nonnegative("loss", loss)
     e2, k2 = s.eta_l**2, s.K**2 * c.tau2**2
-    if choose(form, 0, 1) == 0:
+    if printed(form):
         terms = {"constant": 50 * e2, "loss": 50 * e2 * k2 * loss, "noise": 50 * e2 * s.K * c.sigma2}
     else:
         terms = {"loss": (20 + 40 * k2) * e2 * loss, "noise": 20 * s.K * e2 * c.sigma2}
@@ -109,17 +109,17 @@ def drift(c: Constants, s: Steps, *, loss: float, form: Form = "repaired") -> Bo
 
 
 def drift_conditions(c: Constants, s: Steps) -> tuple[Condition, ...]:
+    """What Lemma 6.3 asks of the local step."""
     one, semi, lipschitz = drift_limits(c, s.K)
     return (
         at_most("η_l ≤ 1/(α²K)", s.eta_l, semi, "Lemma 6.3"),
         at_most("η_l ≤ 1/(2βK)", s.eta_l, lipschitz, "Lemma 6.3"),
         at_most("η_l ≤ 1", s.eta_l, one, "Lemma 6.3, in its proof"),
-        at_least("K ≥ 1", s.K, 1),
     )
 
 
 def _constants(c: Constants, s: Steps, form: Form) -> dict[str, float]:
-    if form == "as_printed":
+    if printed(form):
         return {"eta": s.effective, "lambda_1": lambda_1(c, s), "lambda_2": lambda_2(c, s)}
     step = one_round(c, s)
     pieces = {"gamma_1": step.gamma1, "A_1": step.A1, "A_2": step.A2, "A_3": step.A3}

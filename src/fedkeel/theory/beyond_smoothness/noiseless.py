@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedkeel.theory.beyond_smoothness.setting import Constants, Steps
-from fedkeel.theory.bound import Bound, Form, assemble, choose, vacuous
+from fedkeel.theory.bound import Bound, Form, assemble, printed, vacuous
 from fedkeel.theory.checks import count, nonnegative, positive
 from fedkeel.theory.conditions import above, at_most
 from fedkeel.theory.numeric import decay, ratio
@@ -29,7 +29,7 @@ def deterministic(c: Constants, s: Steps, *, gap_0: float, r: int, form: Form = 
         above("τ1²η̃/8 > 0", shrink, 0),
         at_most("τ1²η̃/8 ≤ 1", shrink, 1),
     ]
-    if choose(form, 0, 1) == 1:
+    if not printed(form):
         descent = ratio(c.tau1**2, 10 * c.b * t2)
         conditions.append(at_most("η_l ≤ τ1²/(10bτ2²)", s.eta_l, descent, "each local step descends"))
         conditions.append(at_most("σ² = 0", c.sigma2, 0, "the section has no minibatch noise"))

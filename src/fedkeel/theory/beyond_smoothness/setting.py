@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from fedkeel.theory.bound import Form, choose
+from fedkeel.theory.bound import Form, choose, printed
 from fedkeel.theory.checks import count, nonnegative, positive
 
 
@@ -99,7 +99,7 @@ def rate(c: Constants, s: Steps, form: Form = "repaired") -> float:
 
 def floor(c: Constants, s: Steps, form: Form = "repaired") -> float:
     """Where the gap stops: 2·λ2 printed; repaired A1·σ²/Λ, for u ← (1−Λ)u + f settles at f/Λ."""
-    if choose(form, 0, 1) == 0:
+    if printed(form):
         return 2 * lambda_2(c, s)
     step = one_round(c, s)
     if step.contraction <= 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from fedkeel.theory.beyond_smoothness.setting import Constants
-from fedkeel.theory.bound import Form, choose
+from fedkeel.theory.bound import Form, choose, printed
 from fedkeel.theory.checks import count, positive
 from fedkeel.theory.numeric import ratio
 
@@ -18,7 +18,7 @@ def largest_local_step(c: Constants, K: int, form: Form = "repaired") -> float:
     η_l² < [½(1−2a)τ1² − α²/4 − aα²/2 − a/2] / [(2β²+α²)(½+a/2)(20+40K²τ2²)]; 0 if no step is safe.
     """
     count("K", K)
-    if choose(form, 0, 1) == 0:
+    if printed(form):
         both = c.beta + c.alpha
         tight = min(ratio(1, 100 * K * c.tau2 * both), ratio(1, 100 * math.sqrt(K) * both))
         return min(ratio(1, c.alpha**2 * K), tight)
@@ -37,7 +37,7 @@ def largest_global_step(c: Constants, K: int, eta_l: float, form: Form = "repair
     """
     count("K", K)
     positive("eta_l", eta_l)
-    if choose(form, 0, 1) == 0:
+    if printed(form):
         return ratio(c.tau1**2, 20 * K * c.b * eta_l)
     drift = c.curvature * (20 + 40 * K**2 * c.tau2**2) * eta_l**2
     p = _margin(c) - drift * (0.5 + c.a / 2)
@@ -71,4 +71,5 @@ def _margin(c: Constants) -> float:
 
 
 def drift_limits(c: Constants, K: int) -> tuple[float, float, float]:
+    """Lemma 6.3's limits of η_l: 1, 1/(α²K) and 1/(2βK)."""
     return 1.0, ratio(1, c.alpha**2 * K), ratio(1, 2 * c.beta * K)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from fedkeel.theory.bound import Form, choose
+from fedkeel.theory.bound import Form, printed
 from fedkeel.theory.conditions import Condition, above, at_most, below
 from fedkeel.theory.fedinit.constants import (
     BETA_LIMIT,
@@ -61,7 +61,7 @@ def divergence_range(run: Run) -> Condition:
 
 def participation(run: Run, form: Form = "repaired") -> tuple[Condition, ...]:
     """Printed: K > 1 and 1 < N < C. The lemmas themselves need no more than N ≤ C, which ``Run`` checks."""
-    if choose(form, 0, 1) == 1:
+    if not printed(form):
         return ()
     return (
         above("K > 1", run.K, 1),

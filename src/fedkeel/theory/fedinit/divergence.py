@@ -12,7 +12,8 @@ def theorem_17(
 ) -> Bound:
     """Theorem 17: the mean of Δ^t over T rounds ≤ 804ηC_βKD/(λT) + η²J_βKσ.
 
-    J_β is printed with 132 and repaired with 135; λ and κ inside it are those of the form. Needs |β| < 0.0727.
+    J_β is printed with 132 and repaired with 135; λ and κ inside it are those of the form.
+    Needs |β| < 0.0727.
     """
     noise, name = sigma(run.K, sigma_l2, sigma_g2), f"Theorem 17 ({form})"
     strength, c = lam(run, form), c_beta(run.beta)

@@ -9,10 +9,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedkeel.theory.bound import Bound, Form, assemble, choose, vacuous
+from fedkeel.theory.bound import Bound, Form, assemble, printed, vacuous
 from fedkeel.theory.checks import count, finite, nonnegative, positive
 from fedkeel.theory.conditions import Condition, above, at_least, at_most
-from fedkeel.theory.numeric import exp, power
+from fedkeel.theory.numeric import exp, expm1, power
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,17 +44,19 @@ def beta_limit_at(t: int, s: Sampling, L: float) -> float:
     if count("t", t) < 2:
         return math.inf
     x = positive("L", L) * s.c
-    return (exp(s.K * (math.log1p(x / (t - 1)) - math.log1p(x / t))) - 1) / 2
+    return expm1(s.K * (math.log1p(x / (t - 1)) - math.log1p(x / t))) / 2
 
 
 def theorem_12(
     s: Sampling, *, beta: float, L: float, U: float, sigma_l: float, form: Form = "repaired"
 ) -> Bound:
-    """Theorem 12: the generalisation error for smooth losses of at most ``U``; σ_l is a deviation, not a variance.
+    """Theorem 12: the generalisation error for smooth losses of at most ``U``.
+
+    σ_l is a standard deviation here, not a variance.
 
     With q = cKL and A = 2σ_lL_G/((1+2β)L) the error is at most [NUK·t0 + A(T/t0)^q]/(CS) for any round t0.
     Printed: both terms made equal, t0 = (A/(NUK))^{1/(1+q)}·T^{q/(1+q)}, hence
-    (2/(CS))·A^{1/(1+q)}·(NUKT)^{q/(1+q)}. Repaired: the same t0 held within [1, T], where alone it is a round.
+    (2/(CS))·A^{1/(1+q)}·(NUKT)^{q/(1+q)}. Repaired: the same t0 kept within [1, T], the rounds there are.
 
     (1+2β) in the divisor is no free gain: the proof needs β ≤ ``beta_limit_at`` in every round, so a constant
     β fails as T grows. β < 0 is outside the proof. (Its sum over 1/τ is bounded by an integral from t0 where
@@ -75,7 +77,7 @@ def theorem_12(
     first = s.N * positive("U", U) * s.K
     t0 = power(A / first, 1 / (1 + q)) * power(s.T, q / (1 + q))
     inside = (at_least("t0 ≥ 1", t0, 1, "a round"), at_most("t0 ≤ T", t0, s.T))
-    if choose(form, 0, 1) == 0:
+    if printed(form):
         half = power(A, 1 / (1 + q)) * power(first * s.T, q / (1 + q)) / (s.C * s.S)
         terms = {"before t0": half, "after t0": half}
         return assemble(name, terms, (*conditions, *inside), {"t0": t0, "q": q, "A": A})
@@ -85,14 +87,14 @@ def theorem_12(
 
 
 def theorem_15(s: Sampling, *, betas: Sequence[float], a: float, b: float, form: Form = "repaired") -> Bound:
-    """Theorem 15 (interpolation): e^{2Σ_{t≥1} β^t}·abcL_G²K/(2β^0·CS), for β^0, β^1, …, β^T. Both forms alike.
+    """Theorem 15 (interpolation): e^{2Σ_{t≥1} β^t}·abcL_G²K/(2β^0·CS) for β^0, …, β^T. Both forms alike.
 
     The proof asks that β^t decays and that η_t/β^t does not grow; with η = c/t (and c in round 0) that is
     tβ^t ≥ (t−1)β^{t−1}, so β^t ≥ β^1/t and Σβ^t grows like β^1·log T at least: the constant bound on the
     sum that Remark 16 wants cannot be had, and the rate is T^{2β}·K/(CS) at best. β^0 = 0 makes the bound
     infinite: it does not contain FedAvg. (The proof also keeps half of Lemma 30's 2abηL_G.)
     """
-    choose(form, 0, 0)
+    printed(form)
     scale = positive("a", a) * positive("b", b) * s.c * s.L_G**2 * s.K / (s.C * s.S)
     if len(betas) != s.T + 1:
         raise ValueError(f"betas has {len(betas)} entries: give T + 1 = {s.T + 1}, β^0 to β^T")

@@ -6,7 +6,7 @@ poster writes 2μ for it.
 
 from __future__ import annotations
 
-from fedkeel.theory.bound import Bound, Form, assemble, choose, vacuous
+from fedkeel.theory.bound import Bound, Form, assemble, choose, printed, vacuous
 from fedkeel.theory.checks import nonnegative, positive
 from fedkeel.theory.conditions import at_most
 from fedkeel.theory.fedinit.conditions import divergence_range, interpolation_conditions, variance_conditions
@@ -72,7 +72,7 @@ def theorem_4(
         "initial": exp(-pull * run.T) * run.D,
         "noise": run.eta * k * run.L * noise / (strength * mu * run.N),
     }
-    if choose(form, 0, 1) == 1 and run.beta:
+    if not printed(form) and run.beta:
         conditions = (*conditions, divergence_range(run))
         mean = theorem_17(run, sigma_l2=sigma_l2, sigma_g2=sigma_g2, form=form).value
         weight = 13 * run.beta**2 * kappa_beta(run.beta) * run.L / run.N

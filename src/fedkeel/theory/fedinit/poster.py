@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from fedkeel.theory.bound import Bound, Form, assemble, choose
+from fedkeel.theory.bound import Bound, Form, assemble, choose, printed
 from fedkeel.theory.checks import count, finite, nonnegative, positive
 from fedkeel.theory.conditions import above
 from fedkeel.theory.fedinit.constants import Run
@@ -35,7 +35,7 @@ class Heterogeneity:
 
 def gradient_norm(run: Run, h: Heterogeneity, form: Form = "repaired") -> Bound:
     """First row: mean E‖∇f‖² ≤ 2D/(ληKT) + κ_2ηLσ_l²/(λN) + 3κ_1ηKLG²/(λN). Both forms alike."""
-    choose(form, 0, 0)
+    printed(form)
     terms = {
         "initial": 2 * run.D / (h.lam * run.eta * run.K * run.T),
         "noise": h.kappa_2 * run.eta * run.L * h.sigma_l2 / (h.lam * run.N),
@@ -46,7 +46,7 @@ def gradient_norm(run: Run, h: Heterogeneity, form: Form = "repaired") -> Bound:
 
 def suboptimality(run: Run, h: Heterogeneity, *, mu: float, form: Form = "repaired") -> Bound:
     """Second row: E[f(w^T) − f*] ≤ e^{−λμηKT}D + 3κ_1ηKLG²/(2μλN) + κ_2ηLσ_l²/(2μλN). Both forms alike."""
-    choose(form, 0, 0)
+    printed(form)
     scale = run.eta * run.L / (2 * positive("mu", mu) * h.lam * run.N)
     terms = {
         "initial": exp(-h.lam * mu * run.eta * run.K * run.T) * run.D,
@@ -63,7 +63,7 @@ def stability(
 
     Both forms alike. The coefficient (1+β)^{1/(βcL)} tends to e^{1/(cL)} as β → 0, which is used there.
     """
-    choose(form, 0, 0)
+    printed(form)
     x = s.c * positive("L", L)
     spread = 2 * (s.L_G**2 + s.S * s.L_G * nonnegative("sigma_l", sigma_l))
     reach = positive("U", U) * s.T * s.K
@@ -80,7 +80,10 @@ def stability(
 
 
 def stability_rate(*, S: int, K: int, T: int, c: float, L: float, form: Form = "repaired") -> float:
-    """Printed 1/S + (K/T)^{1/(1+cL)}; repaired (TK)^q/S + K^q/T^{1−q}, q = cL/(1+cL), as its own terms scale."""
+    """Printed 1/S + (K/T)^{1/(1+cL)}; repaired (TK)^q/S + K^q/T^{1−q}, q = cL/(1+cL).
+
+    The repaired form is how the two terms of ``stability`` scale.
+    """
     x = positive("c", c) * positive("L", L)
     KT, q = count("K", K) * count("T", T), x / (1 + x)
     printed = 1 / count("S", S) + power(K / T, 1 / (1 + x))

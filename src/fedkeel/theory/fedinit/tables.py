@@ -73,10 +73,14 @@ def rate_theorem_9(T: int) -> float:
     return 1 / count("T", T) ** 2
 
 
-def rate_theorem_17(N: int, T: int, *, pl: bool = False) -> float:
-    """Remark 18: N/T with Theorem 1's step (printed 1/T, the poster's N/T kept), 1/T² with Theorem 4's (``pl``)."""
-    count("N", N)
-    return 1 / count("T", T) ** 2 if pl else N / count("T", T)
+def rate_theorem_17(N: int, T: int, form: Form = "repaired") -> float:
+    """Remark 18 with Theorem 1's step: 1/T printed; repaired N/T, which the poster prints too."""
+    return choose(form, 1, count("N", N)) / count("T", T)
+
+
+def rate_theorem_17_pl(T: int) -> float:
+    """Remark 18 with Theorem 4's step: 1/T², without logarithms."""
+    return 1 / count("T", T) ** 2
 
 
 def rate_theorem_19(eta: float, T: int) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from fedkeel.theory.bound import Bound, Form, assemble, choose
+from fedkeel.theory.bound import Bound, Form, assemble, printed
 from fedkeel.theory.checks import count, nonnegative, positive
 from fedkeel.theory.conditions import Condition, at_most, below
 from fedkeel.theory.numeric import geometric, ratio
@@ -84,7 +84,7 @@ def theorem_4_1_conditions(steps: Steps, form: Form = "repaired") -> tuple[Condi
     Kept as the specification has them. Splitting the proof's sum in three would ask 6βL√(6α) and 6αL in the
     second and third limit, and would not need the factor m(s−1)/(s(m−1)).
     """
-    choose(form, 0, 0)
+    printed(form)
     return (
         at_most("η_l ≤ 1/(15LK)", steps.eta_l, local_step_limit(steps.L, steps.K)),
         at_most("η_lλ ≤ 1", steps.eta_l * steps.lam, 1),
@@ -103,7 +103,7 @@ def theorem_4_1(
     The bracket is unreadable in our copy and taken from the last display of the proof.
     It presumes η ~ √(sK) and η_l ~ 1/(LK√T); the Ψ vanish when all clients take part.
     """
-    choose(form, 0, 0)
+    printed(form)
     K, s, m = steps.K, steps.s, steps.m
     sl, sg = nonnegative("sigma_l2", sigma_l2), nonnegative("sigma_g2", sigma_g2)
     speed = 1 / math.sqrt(s * K * count("T", T))

@@ -2,8 +2,8 @@
 
 Θ = √(σ_l² + 2σ_g² + 2Φ) bounds a minibatch gradient, Φ being the largest ‖∇f‖² along the run. Every row but
 FedSAGD's grows linearly in T. A row with T = 1 (``Run``'s default) is its local-update bound, Table 1 without
-T; FedSAGD's own is ``fedsagd_local_update``. These are the stability notions of the paper, one factor a round:
-the walk of FedAdam or FedACG by itself, from equal starts, drifts apart by at most FedAvg's 2ηKΘ.
+T; FedSAGD's own is ``fedsagd_local_update``. For FedAdam and FedACG that is what a round adds on the server:
+their local walks, from equal starts, part by at most FedAvg's 2ηKΘ.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from fedkeel.theory.bound import Bound, Form, assemble, choose, vacuous
+from fedkeel.theory.bound import Bound, Form, assemble, choose, printed, vacuous
 from fedkeel.theory.checks import count, nonnegative, positive
 from fedkeel.theory.conditions import Condition, above, at_most, below
 from fedkeel.theory.numeric import geometric
@@ -89,12 +89,12 @@ def mimelite(run: Run, *, form: Form = "repaired") -> Bound:
 
 def fedanag(run: Run, *, beta: float, form: Form = "repaired") -> Bound:
     """Theorem C.11: 2ηKΘT/(1−β). Both forms alike."""
-    return _momentum("FedANAG", "β", nonnegative("beta", beta), 2.0, run, form)
+    return _momentum("FedANAG", "β", nonnegative("beta", beta), run, form, numerator=2.0)
 
 
 def fedacg(run: Run, *, lam: float, form: Form = "repaired") -> Bound:
     """Theorem C.10: (4−2λ)/(1−λ)·ηKΘT; its proof would allow 2/(1−λ). Both forms alike."""
-    return _momentum("FedACG", "λ", nonnegative("lam", lam), 4 - 2 * lam, run, form)
+    return _momentum("FedACG", "λ", nonnegative("lam", lam), run, form, numerator=4 - 2 * lam)
 
 
 def gamma(run: Run, *, lam: float, mu: float) -> float:
@@ -107,27 +107,27 @@ def fedsagd(run: Run, *, beta: float, lam: float, mu: float, form: Form = "repai
 
     Printed: (2+2β)Θ/((λ+μ)Γ)·(1−(1−Γ)^T), which has lost the factor 1−(1−η(λ+μ))^K of Theorem C.12 (see
     ``theorem_c_12``). Repaired: 2Θ/((1−β)μ)·(1−(1−Γ)^T). The server's momentum feeds on walks that contain
-    it, V = βV/(1+β) + (Θ+βV)/(1+β), so ‖v‖ is at most Θ/(1−β), not Θ. Without decay (μ = 0) it is linear in T.
+    it, V = βV/(1+β) + (Θ+βV)/(1+β), so ‖v‖ is at most Θ/(1−β), not Θ. Without decay (μ = 0) it grows with T.
     """
-    conditions = (*_stable("λ+μ", lam + mu, run), below("β < 1", nonnegative("beta", beta), 1))
+    decay = nonnegative("lam", lam) + nonnegative("mu", mu)
+    conditions = (*_stable("λ+μ", decay, run), below("β < 1", nonnegative("beta", beta), 1))
     g = gamma(run, lam=lam, mu=mu) if conditions[0].holds else 0.0
     constants = _run_constants(run) | {"Gamma": g, "beta": beta, "lambda": lam, "mu": mu}
     name = f"FedSAGD ({form})"
-    if choose(form, 0, 1) == 0:
-        conditions = (*conditions, above("λ+μ > 0", lam + mu, 0, "Table 1 divides by it"))
+    if printed(form):
+        conditions = (*conditions, above("λ+μ > 0", decay, 0, "Table 1 divides by it"))
     if not all(c.holds for c in conditions):
         return vacuous(name, conditions, constants)
     rounds = geometric(g, 1.0, run.T)
-    if form == "as_printed":
-        return assemble(
-            name, {"stability": (2 + 2 * beta) * run.theta / (lam + mu) * rounds}, conditions, constants
-        )
-    walk = geometric(lam + mu, run.eta_l, run.K)
-    return assemble(name, {"stability": 2 * run.theta / (1 - beta) * walk * rounds}, conditions, constants)
+    if printed(form):
+        value = (2 + 2 * beta) * run.theta / decay * rounds
+    else:
+        value = 2 * run.theta / (1 - beta) * geometric(decay, run.eta_l, run.K) * rounds
+    return assemble(name, {"stability": value}, conditions, constants)
 
 
 def theorem_c_12(run: Run, *, beta: float, lam: float, mu: float) -> Bound:
-    """Theorem C.12 as stated: (2+2β)Θ/μ·(1−(1−Γ)^T), between the two forms of ``fedsagd``."""
+    """Theorem C.12 as stated: (2+2β)Θ/μ·(1−(1−Γ)^T), below both forms of ``fedsagd``."""
     local = fedsagd_local_update(run, beta=beta, lam=lam, mu=mu)
     if not local.holds:
         return vacuous("Theorem C.12", local.conditions, local.constants)
@@ -140,7 +140,7 @@ def fedsagd_local_update(run: Run, *, beta: float, lam: float, mu: float, form: 
 
     Clients of one round share the momentum, so the factor 2+2β is safe here without repair.
     """
-    choose(form, 0, 0)
+    printed(form)
     conditions = _stable("λ+μ", nonnegative("lam", lam) + nonnegative("mu", mu), run)
     constants = _run_constants(run) | {"beta": nonnegative("beta", beta), "lambda": lam, "mu": mu}
     if not conditions[0].holds:
@@ -160,7 +160,7 @@ def generalisation_gap(stability: Bound, *, lipschitz: float) -> Bound:
 
 
 def _linear(method: str, a_round: float, run: Run, form: Form) -> Bound:
-    choose(form, 0, 0)
+    printed(form)
     return assemble(f"{method} ({form})", {"stability": a_round * run.T}, (), _run_constants(run))
 
 
@@ -172,7 +172,7 @@ def _proximal(method: str, factor: float, run: Run, lam: float, form: Form) -> B
     return Bound(bound.value, bound.terms, conditions, {**bound.constants, "lambda": lam}, bound.name)
 
 
-def _momentum(method: str, symbol: str, value: float, numerator: float, run: Run, form: Form) -> Bound:
+def _momentum(method: str, symbol: str, value: float, run: Run, form: Form, *, numerator: float) -> Bound:
     conditions = (below(f"{symbol} < 1", value, 1, "the momentum must fade"),)
     if value >= 1:
         return vacuous(f"{method} ({form})", conditions, _run_constants(run) | {symbol: value})

@@ -1,0 +1,52 @@
+"""FedSAGD: global momentum and a hybrid proximal term, for stability and speed together."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fedkeel.algorithm import Algorithm, Cohort, Plan, Walk, method
+from fedkeel.records import Record
+from fedkeel.values import Fraction, NonNegative, Positive
+from fedkeel.vector import Vector, zeros_like
+
+
+@method
+class FedSAGD(Algorithm):
+    """Global momentum in every local step, with a proximal and an L2 term that keep the update stable.
+
+    Steps along g + β·v + λ·(y − x) + μ·y; v ← β/(1+β)·v − mean(D)/((1+β)·length); x ← x + lr·mean(D).
+    """
+
+    beta: Fraction = 0.9
+    lam: NonNegative = 0.01
+    mu: NonNegative = 0.001
+    lr: Positive = 1.0
+
+    class Server(NamedTuple):
+        """The model and the global momentum."""
+
+        x: Vector
+        v: Vector
+
+    class Up(NamedTuple):
+        """The move and the sum of the rates."""
+
+        delta: Vector
+        length: Vector
+
+    def init(self, x: Vector) -> Record:
+        """Start without momentum."""
+        return self.Server(x, zeros_like(x))
+
+    def plan(self, down: Record, client: Record) -> Plan:
+        """Push along the momentum, pull towards the model and towards zero."""
+        return Plan(start=down.x, push=self.beta * down.v, pull=self.lam, decay=self.mu)
+
+    def finish(self, walk: Walk, down: Record, client: Record) -> tuple[Record, Record]:
+        """Send the move and its length."""
+        return self.Up(walk.end - down.x, walk.length), client
+
+    def aggregate(self, server: Record, mean: Record, cohort: Cohort) -> Record:
+        """Step along the mean move and recover the momentum from it."""
+        v = self.beta / (1 + self.beta) * server.v - mean.delta / ((1 + self.beta) * mean.length)
+        return self.Server(server.x + self.lr * mean.delta, v)
