@@ -151,7 +151,8 @@ class Forward:
     def __call__(self, vector: Vector, inputs: Tensor) -> Tensor:
         """Return the model's outputs at a vector."""
         if vector is self._oracle.point:
-            return self.output
+            own: Tensor = self.output
+            return own
         return self._elsewhere(vector, inputs)
 
     def features(self, vector: Vector, inputs: Tensor) -> Tensor:

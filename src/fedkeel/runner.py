@@ -8,6 +8,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from fedkeel.algorithm import Algorithm
 from fedkeel.checkpoints import Checkpoints, Loaded
 from fedkeel.data.federation import Federation
 from fedkeel.engines import ENGINES, choose
-from fedkeel.engines.contract import Engine, Setting
+from fedkeel.engines.contract import Setting
 from fedkeel.errors import ConfigError, Diverged, Stopped, StorageError, did_you_mean
 from fedkeel.interrupts import uninterrupted
 from fedkeel.methods.relaxed import Relaxed
@@ -31,7 +32,7 @@ from fedkeel.oracle import Oracle
 from fedkeel.preflight import check
 from fedkeel.records import Record, leaves, rebuild
 from fedkeel.reducers import Mean, Reducer
-from fedkeel.runs import RunDirectory, storage, write_durably
+from fedkeel.runs import RunDirectory, read_manifest, storage, write_durably
 from fedkeel.sampling import Population, Sampling, Weighting, population
 from fedkeel.store import Store
 from fedkeel.task import Task
@@ -107,53 +108,94 @@ def train(
         callback: called with each round's row.
         experiment: what `experiment.toml` shall hold, where the run comes from a file.
     """
-    _check_counts(rounds=rounds, eval_every=eval_every, checkpoint_every=checkpoint_every, threads=threads)
+    _check_counts(checkpoint_every=checkpoint_every)
+    if resume and run_dir is None:
+        raise ConfigError("resume=True needs run_dir: the directory of the run to go on with")
+    before = _begun(run_dir, resume)
+    if before is not None:
+        threads = threads or before["threads"]
+        engine = before["engine"] if engine == "auto" else engine
+    session = open_session(
+        task,
+        federation,
+        algorithm,
+        rounds=rounds,
+        cohort=cohort,
+        work=work,
+        seed=seed,
+        engine=engine,
+        sampling=sampling,
+        weighting=weighting,
+        reducer=reducer,
+        eval_every=eval_every,
+        threads=threads,
+        device=device,
+    )
+    with closing(session.loop.engine):
+        if run_dir is None:
+            _play(session, None, callback)
+            return _result(session, {}, None)
+        with closing(RunDirectory(Path(run_dir))) as directory:
+            manifest = _manifest(session.loop, as_stages(algorithm), cohort)
+            keeper = _Keeper(directory, checkpoint_every)
+            if directory.holds_run:
+                _check_identity(directory, manifest["identity"])
+                keeper.restore(session)
+            else:
+                directory.start(dump(experiment or _describe(manifest)), manifest)
+            _play(session, keeper, callback)
+            return _result(session, manifest, directory)
+
+
+def open_session(
+    task: Task,
+    federation: Federation,
+    algorithm: Algorithm | Stages,
+    *,
+    rounds: int,
+    cohort: int | float,
+    work: Work,
+    seed: int = 0,
+    engine: str = "auto",
+    sampling: Sampling = "fixed",
+    weighting: Weighting = "uniform",
+    reducer: Reducer | None = None,
+    eval_every: int = 1,
+    threads: int | None = None,
+    device: str | torch.device = "cpu",
+) -> Session:
+    """Check everything and return a session before its first round; `session.rounds()` plays it.
+
+    For those who want to see the state between rounds; `train` is the easy way. Close `loop.engine` after.
+    """
+    _check_counts(rounds=rounds, eval_every=eval_every, threads=threads)
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise ConfigError(f"seed = {seed!r}: give a whole number from 0 on")
     if engine not in ENGINES:
         raise ConfigError(f"engine = {engine!r}: {did_you_mean(str(engine), ENGINES)}")
     if not isinstance(algorithm, Algorithm | Stages):
         raise ConfigError(f"algorithm = {algorithm!r} is not a method: give one, as in FedAvg()")
-    if resume and run_dir is None:
-        raise ConfigError("resume=True needs run_dir: the directory of the run to go on with")
     given = as_stages(algorithm)
     drawn = population(federation, cohort, sampling, weighting, seed)
     setting = Setting(task, federation, work, seed, torch.device(device))
     oracle = Oracle(task, setting.device)
     check(setting, oracle)
     _warn_of_growth(given, drawn)
-    reducer = reducer or Mean()
-    directory = None if run_dir is None else RunDirectory(Path(run_dir))
-    worker: Engine | None = None
-    try:
-        begun = directory is not None and directory.holds_run
-        if begun and directory is not None:
-            if not resume:
-                raise StorageError(
-                    f"{directory.path} holds a run already: resume it (resume=True) or choose another directory"
-                )
-            before = directory.manifest()
-            threads = threads or before["threads"]
-            engine = before["engine"] if engine == "auto" else engine
-        worker = choose(engine, setting, oracle, threads)
-        loop = Loop(setting, given.fixed(rounds), drawn, reducer, rounds, eval_every, worker, oracle)
-        manifest = {} if directory is None else _manifest(loop, given, cohort)
-        session = Session(loop, begin(loop), Store(), [])
-        keeper = None
-        if directory is not None:
-            keeper = _Keeper(directory, checkpoint_every)
-            if begun:
-                _check_identity(directory, manifest["identity"])
-                keeper.restore(session)
-            else:
-                directory.start(dump(experiment or _describe(manifest)), manifest)
-        _play(session, keeper, callback)
-        return _result(session, manifest, directory)
-    finally:
-        if worker is not None:
-            worker.close()
-        if directory is not None:
-            directory.close()
+    worker = choose(engine, setting, oracle, threads)
+    stages = given.fixed(rounds)
+    loop = Loop(setting, stages, drawn, reducer or Mean(), rounds, eval_every, worker, oracle)
+    return Session(loop, begin(loop), Store(), [])
+
+
+def _begun(run_dir: str | Path | None, resume: bool) -> dict[str, Any] | None:
+    """Return the manifest of the run that is to be resumed, None where none was begun."""
+    if run_dir is None or not (Path(run_dir) / "manifest.json").exists():
+        return None
+    if not resume:
+        raise StorageError(
+            f"{run_dir} holds a run already: resume it (resume=True) or choose another directory"
+        )
+    return read_manifest(Path(run_dir))
 
 
 class _Keeper:
@@ -170,7 +212,7 @@ class _Keeper:
         done = 0 if loaded is None else loaded.values["round"]
         if done > session.loop.rounds:
             raise ConfigError(
-                f"rounds = {session.loop.rounds}: {self.directory.path} holds {done} rounds already: give more"
+                f"rounds = {session.loop.rounds}: {self.directory.path} holds {done} rounds: give more"
             )
         session.history[:] = self.directory.keep_rows(done)
         if loaded is not None:
@@ -252,7 +294,8 @@ def _result(session: Session, manifest: Mapping[str, Any], directory: RunDirecto
         with storage(directory.path):
             tensors = {name: t.detach().cpu().clone() for name, t in model.state_dict().items()}
             write_durably(directory.path / "model.safetensors", save(tensors))
-    return Result(session.history, model, state.server, session.store, manifest, directory and directory.path)
+    place = None if directory is None else directory.path
+    return Result(session.history, model, state.server, session.store, manifest, place)
 
 
 def _manifest(loop: Loop, given: Stages, cohort: int | float) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def value(cls: type[T]) -> type[T]:
     init.__wrapped__ = check  # type: ignore[attr-defined]  # keeps the signature visible
     made.__init__ = init  # type: ignore[assignment]
     if cls.__repr__ is object.__repr__:
-        made.__repr__ = show  # type: ignore[method-assign,assignment]
+        made.__repr__ = show  # type: ignore[method-assign]
     return made
 
 

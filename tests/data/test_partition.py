@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedkeel.data.dealing import dirichlet_logits, lift, normalise
+from fedkeel.data.dealing import choose, dirichlet_logits, exhaust, lift, normalise
 from fedkeel.data.partition import IID, DirichletByClass, DirichletByClient, Natural, Pathological
 
 alphas = st.sampled_from([5e-324, 1e-300, 1e-12, 1e-3, 0.1, 1.0, 7.5, 1e4, 1e300])
@@ -160,9 +160,7 @@ def test_even_shares_below_one_sample_do_not_pile_up_on_the_same_clients():
 
 
 @few
-@given(
-    classes=st.integers(1, 9), each=st.integers(1, 9), clients=st.integers(1, 40), seed=st.integers(0, 5)
-)
+@given(classes=st.integers(1, 9), each=st.integers(1, 9), clients=st.integers(1, 40), seed=st.integers(0, 5))
 def test_pathological_clients_hold_exactly_so_many_classes(classes, each, clients, seed):
     labels = np.random.default_rng(seed).permutation(np.repeat(np.arange(classes), 40))
     if each > classes or clients * each < classes:
@@ -281,3 +279,29 @@ def test_splits_by_class_refuse_real_valued_targets(splitter):
 def test_wrong_parameters_are_refused_when_written(make):
     with pytest.raises(ValueError, match=r"is |neither"):
         make()
+
+
+def one_by_one(prior, count, seat, rng):
+    """The same draw without any cleverness: a queue, one sample after the other."""
+    left, got = count.copy(), np.zeros_like(prior)
+    for client in rng.permutation(seat):
+        weights = prior[client] * (left > 0)
+        c = rng.choice(len(count), p=weights / weights.sum())
+        left[c] -= 1
+        got[client, c] += 1
+    return got
+
+
+def test_redrawing_late_draws_of_exhausted_classes_equals_drawing_one_by_one():
+    rng = np.random.default_rng(0)
+    prior = np.array([[0.7, 0.2, 0.1], [0.6, 0.1, 0.3], [0.1, 0.1, 0.8]])
+    count, seat = np.array([3, 6, 3]), np.repeat([0, 1, 2], 4)
+    runs = 1500
+    slow = sum(one_by_one(prior, count, seat, rng) for _ in range(runs)) / runs
+    fast = np.zeros_like(prior)
+    for _ in range(runs):
+        drawn = choose(prior, seat, rng)
+        clients, classes = exhaust(seat, drawn, np.log(prior), alpha=1.0, count=count, rng=rng)
+        assert np.array_equal(np.bincount(classes), count)
+        np.add.at(fast, (clients, classes), 1 / runs)
+    assert np.abs(slow - fast).max() < 0.1

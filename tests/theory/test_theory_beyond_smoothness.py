@@ -22,9 +22,9 @@ LAMBDA = 0.03 * 0.25 - 8.0784e-5 - 0.0064
 def test_the_pieces_of_one_round():
     step = bs.one_round(C, S)
     assert step.gamma1 == pytest.approx(GAMMA1)
-    assert step.A1 == pytest.approx(A1)
-    assert step.A2 == pytest.approx(A2)
-    assert step.A3 == pytest.approx(A3)
+    assert pytest.approx(A1) == step.A1
+    assert pytest.approx(A2) == step.A2
+    assert pytest.approx(A3) == step.A3
     assert step.contraction == pytest.approx(LAMBDA) == pytest.approx(0.001019216)
 
 
@@ -112,7 +112,9 @@ def test_the_deterministic_section():
 
 def test_gradient_descent():
     c = bs.Constants(a=0.05, b=0.5, alpha=0, beta=0, tau1=0.5, tau2=2.0)
-    bound = bs.gradient_descent(c, eta=0.01, gap_0=4.0, t=3)  # limit 0.25/(10·0.5·4) = 0.0125; aτ2 = 0.1 ≤ 0.125
+    bound = bs.gradient_descent(
+        c, eta=0.01, gap_0=4.0, t=3
+    )  # limit 0.25/(10·0.5·4) = 0.0125; aτ2 = 0.1 ≤ 0.125
     assert bound.value == pytest.approx(4 * (1 - 0.1 * 0.01 * 0.25) ** 3)
     assert bound.holds
     assert bs.gradient_descent(c, eta=0.05, gap_0=4.0, t=3).violated[0].factor == pytest.approx(4)
@@ -224,3 +226,14 @@ def test_safe_steps_are_safe(c, K, share):
     if not 1e-9 < top < 1e6:
         return
     assert bs.rate(c, bs.Steps(K=K, eta_l=eta_l, eta_g=top / 2)) > 0
+
+
+@pytest.mark.parametrize("form", ["as_printed", "repaired"])
+def test_few_and_many_local_steps_both_need_more_rounds(form):
+    """The remark after Corollary 4.8."""
+    c = bs.Constants(a=0, b=0.5, alpha=0, beta=1, tau1=0.5, tau2=1)
+    by_K = [
+        bs.corollary_4_8(c, bs.Steps(K=K, eta_l=1e-3, eta_g=10), gap_0=1.0, epsilon=0.1, form=form).value
+        for K in (1, 20, 45)
+    ]
+    assert by_K[0] > by_K[1] < by_K[2]

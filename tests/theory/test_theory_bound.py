@@ -139,7 +139,12 @@ def test_theory_imports_nothing_but_the_standard_library_and_itself():
 
 
 def test_all_is_the_public_face():
-    for module in (fedkeel.theory, fedkeel.theory.fedinit, fedkeel.theory.fedsagd, fedkeel.theory.beyond_smoothness):
+    for module in (
+        fedkeel.theory,
+        fedkeel.theory.fedinit,
+        fedkeel.theory.fedsagd,
+        fedkeel.theory.beyond_smoothness,
+    ):
         assert all(hasattr(module, name) for name in module.__all__)
         assert len(set(module.__all__)) == len(module.__all__)
     assert Condition is fedkeel.theory.Condition

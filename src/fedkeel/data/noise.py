@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
+from torch.nn import functional
 
 from fedkeel.data.federation import Federation
 from fedkeel.errors import ConfigError, DataError
@@ -112,7 +112,7 @@ class Augment:
         shift = torch.randint(2 * self.pad + 1, (2, n, 1), generator=generator)
         rows, columns = torch.arange(height) + shift[0], columns + shift[1]
         places = rows[:, :, None] * (width + 2 * self.pad) + columns[:, None, :]
-        padded = pad(x, (self.pad,) * 4).flatten(2)
+        padded = functional.pad(x, (self.pad,) * 4).flatten(2)
         return padded.gather(2, places.reshape(n, 1, -1).expand(n, channels, -1)).view(x.shape)
 
 

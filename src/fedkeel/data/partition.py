@@ -28,6 +28,7 @@ from fedkeel.data.dealing import (
     normalise,
     repair,
 )
+from fedkeel.errors import ConfigError, DataError
 
 
 class Splitter(Protocol):
@@ -164,11 +165,11 @@ class Pathological:
         _check_enough(self, len(labels), clients)
         which, count = _classes(self, labels)
         if self.classes > len(count):
-            raise ValueError(
+            raise DataError(
                 f"{self} asks for more classes than the {len(count)} there are; use at most {len(count)}"
             )
         if clients * self.classes < len(count):
-            raise ValueError(
+            raise DataError(
                 f"{self} on {clients} clients covers {clients * self.classes} of {len(count)} classes; "
                 f"use {math.ceil(len(count) / self.classes)} clients or more"
             )
@@ -176,7 +177,7 @@ class Pathological:
         holders = np.bincount(hands.ravel(), minlength=len(count))
         if (scarce := np.flatnonzero(count < holders)).size:
             c = scarce[0]
-            raise ValueError(
+            raise DataError(
                 f"{self} on {clients} clients gives class {np.unique(labels)[c]} to {holders[c]} clients, "
                 f"but it has {count[c]} samples; use fewer clients or fewer classes a client"
             )
@@ -201,7 +202,7 @@ class Natural:
 
     def __post_init__(self) -> None:
         if self.by not in ("group", "class"):
-            raise ValueError(f"Natural(by={self.by!r}) is neither 'group' nor 'class'")
+            raise ConfigError(f"Natural(by={self.by!r}) is neither 'group' nor 'class'")
         _check_whole(self, "min_samples", self.min_samples)
         if self.max_samples is not None:
             _check_whole(self, "max_samples", self.max_samples)
@@ -218,7 +219,7 @@ class Natural:
         fit = np.flatnonzero(count >= self.min_samples)
         _check_whole(self, "clients", clients)
         if clients > len(fit):
-            raise ValueError(
+            raise DataError(
                 f"{self} cannot make {clients} clients: {len(fit)} groups have {self.min_samples} samples "
                 f"or more; use at most {len(fit)} clients"
             )
@@ -233,7 +234,7 @@ class Natural:
         if self.by == "class":
             return _classes(self, labels)
         if groups is None:
-            raise ValueError(f"{self} needs data with natural groups, and this data has none; use IID()")
+            raise DataError(f"{self} needs data with natural groups, and this data has none; use IID()")
         _, which, count = np.unique(groups, return_inverse=True, return_counts=True)
         return which.astype(np.int64), count.astype(np.int64)
 
@@ -241,7 +242,7 @@ class Natural:
 def _classes(splitter: object, labels: NDArray[Any]) -> tuple[Ints, Ints]:
     """Class number 0..C-1 of each sample, and the size of each class; refuses what is not a class."""
     if labels.ndim != 1 or labels.dtype.kind not in "iub":
-        raise ValueError(
+        raise DataError(
             f"{splitter} needs one class number per sample, not labels of type {labels.dtype} and shape "
             f"{labels.shape}; for real-valued targets use IID() or Natural()"
         )
@@ -252,7 +253,7 @@ def _classes(splitter: object, labels: NDArray[Any]) -> tuple[Ints, Ints]:
 def _check_enough(splitter: object, samples: int, clients: int, each: int = 1) -> None:
     _check_whole(splitter, "clients", clients)
     if clients * each > samples:
-        raise ValueError(
+        raise DataError(
             f"{splitter} cannot give {clients} clients {each} sample{'s' * (each > 1)} each: "
             f"the data has {samples}; use at most {samples // each} clients"
         )
@@ -260,16 +261,16 @@ def _check_enough(splitter: object, samples: int, clients: int, each: int = 1) -
 
 def _check_whole(splitter: object, name: str, value: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{splitter}: {name} is {value!r}; it must be a whole number of at least 1")
+        raise DataError(f"{splitter}: {name} is {value!r}; it must be a whole number of at least 1")
 
 
 def _check_alpha(splitter: object, alpha: float) -> None:
     if not 0 < alpha < math.inf:
-        raise ValueError(
+        raise DataError(
             f"{splitter}: alpha is {alpha!r}; use a positive number (small: unlike clients, large: alike)"
         )
 
 
 def _check_lognormal(splitter: object, sigma: float) -> None:
     if not 0 <= sigma < math.inf:
-        raise ValueError(f"{splitter}: lognormal is {sigma!r}; it must be 0 (equal sizes) or positive")
+        raise DataError(f"{splitter}: lognormal is {sigma!r}; it must be 0 (equal sizes) or positive")

@@ -26,10 +26,10 @@ class Down(NamedTuple):
     x: Vector
 
 
-def _step(server: Record, delta: Vector, v: Vector, lr: float, beta1: float, tau: float) -> Server:
+def _step(knobs: FedAdam | FedYogi | FedAdagrad, server: Record, delta: Vector, v: Vector) -> Server:
     """Return m ← β1·m + (1−β1)·D, x ← x + lr·m/(√v + τ), without bias correction."""
-    m = beta1 * server.m + (1 - beta1) * delta
-    return Server(server.x + lr * m / (sqrt(v) + tau), m, v)
+    m = knobs.beta1 * server.m + (1 - knobs.beta1) * delta
+    return Server(server.x + knobs.lr * m / (sqrt(v) + knobs.tau), m, v)
 
 
 @method
@@ -56,7 +56,7 @@ class FedAdam(Algorithm):
     def aggregate(self, server: Record, mean: Record, cohort: Cohort) -> Record:
         """Average the squared moves exponentially."""
         v = self.beta2 * server.v + (1 - self.beta2) * mean.delta**2
-        return _step(server, mean.delta, v, self.lr, self.beta1, self.tau)
+        return _step(self, server, mean.delta, v)
 
 
 @method
@@ -78,7 +78,7 @@ class FedYogi(Algorithm):
         """Let the second moment drift towards the squared move."""
         square = mean.delta**2
         v = server.v - (1 - self.beta2) * square * sign(server.v - square)
-        return _step(server, mean.delta, v, self.lr, self.beta1, self.tau)
+        return _step(self, server, mean.delta, v)
 
 
 @method
@@ -98,4 +98,4 @@ class FedAdagrad(Algorithm):
 
     def aggregate(self, server: Record, mean: Record, cohort: Cohort) -> Record:
         """Sum the squared moves."""
-        return _step(server, mean.delta, server.v + mean.delta**2, self.lr, self.beta1, self.tau)
+        return _step(self, server, mean.delta, server.v + mean.delta**2)

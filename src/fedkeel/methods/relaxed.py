@@ -16,7 +16,7 @@ from fedkeel.vector import Vector, norm, scalar_like
 
 @method
 class Decayed:
-    """β_t = beta · decay^t with t the round: Σβ_t stays bounded, as Theorem 15 asks."""
+    """β_t = beta · decay^t with t the round of its stage: Σβ_t stays bounded, as Theorem 15 asks."""
 
     beta: Number = 0.1
     decay: UnitInterval = 0.99
@@ -38,9 +38,10 @@ class Relaxed(Wrapper):
 
     `aggregate="model"` (the paper; the field is `origin`) moves only the start: anchor and origin of D stay
     the broadcast model, so the server averages end models. `"walk"` (FL-Simulator) hands z to the inner
-    method in place of the broadcast model; with `gamma="end"` the server then steps from the mean start, so that FedDyn's γ is the
-    mean end model again. `first="initial"`: a client never drawn has last = x⁰ (the paper); `"none"`: no
-    offset the first time. Under "model" x can grow without bound once β·C/N exceeds about 1.
+    method in place of the broadcast model; `gamma="end"` then lets the server step from the mean start, so
+    that the γ of FedDyn, FedSpeed and FedSMOO is the mean end model again, as there. `first="initial"`: a
+    client never drawn has last = x⁰ (the paper); `"none"`: no offset the first time. Under "model" x can grow
+    without bound once β·C/N exceeds about 1.
     """
 
     beta: Number | Decayed | Adaptive = 0.1
@@ -87,6 +88,10 @@ class Relaxed(Wrapper):
     def __post_init__(self) -> None:
         if isinstance(self.inner, Relaxed):
             raise ConfigError("relaxed(relaxed(…)): give one beta, the offsets do not add up to a method")
+        if self.gamma == "end" and self.origin == "model":
+            raise ConfigError(
+                "relaxed: gamma='end' goes with aggregate='walk'; 'model' averages end models anyway"
+            )
 
     def __repr__(self) -> str:
         knobs = f"beta={self.beta!r}, first={self.first!r}, aggregate={self.origin!r}, gamma={self.gamma!r}"
@@ -94,7 +99,8 @@ class Relaxed(Wrapper):
 
     def init(self, x: Vector) -> Record:
         """Start with the first round's β."""
-        return self.Server(self.inner.init(x), self._beta_of(x, round=0))
+        beta = scalar_like(x, self.beta.beta) if isinstance(self.beta, Decayed) else None
+        return self.Server(self.inner.init(x), beta)
 
     def enlist(self, x0: Vector) -> Record:
         """Start with x⁰ as the last end model."""
@@ -129,8 +135,8 @@ class Relaxed(Wrapper):
         inner = server.inner
         if mean.offset is not None:
             inner = inner._replace(x=inner.x + mean.offset)
-        inner = self.inner.aggregate(inner, mean.inner, cohort)
-        return self.Server(inner, self._beta_of(inner.x, cohort.round + 1))
+        beta = server.beta * self.beta.decay if isinstance(self.beta, Decayed) else None
+        return self.Server(self.inner.aggregate(inner, mean.inner, cohort), beta)
 
     def models(self, server: Record) -> dict[str, Vector]:
         """Evaluate what the inner method evaluates."""
@@ -140,11 +146,6 @@ class Relaxed(Wrapper):
     def _steps_from_starts(self) -> bool:
         return self.origin == "walk" and self.gamma == "end"
 
-    def _beta_of(self, x: Vector, round: int) -> Vector | None:
-        if isinstance(self.beta, Decayed):
-            return scalar_like(x, self.beta.beta * self.beta.decay**round)
-        return None
-
     def _offset(self, down: Record, client: Record) -> Vector:
         gap: Vector = down.x - client.last
         if self.first == "none":
@@ -152,7 +153,9 @@ class Relaxed(Wrapper):
         if isinstance(self.beta, Adaptive):
             scale = torch.clamp(client.reach / torch.clamp(norm(gap), min=1e-30), max=1.0)
             return gap * (self.beta.beta * scale)
-        return gap * (self.beta if down.beta is None else down.beta)
+        beta: Record = self.beta if down.beta is None else down.beta
+        offset: Vector = beta * gap
+        return offset
 
 
 def FedInit(  # noqa: N802  a paper's name

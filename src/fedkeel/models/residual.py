@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fedkeel.errors import ConfigError
 from fedkeel.models.network import GlobalMean, Network, he_initialise
 
 Norm: TypeAlias = Callable[[int], nn.Module]
@@ -86,7 +87,7 @@ def resnet20(classes: int = 100, *, channels: int = 3) -> Network:
 
 def _imagenet(classes: int, depths: tuple[int, ...], stem: Stem, norm: Norm, *, channels: int) -> Network:
     if stem not in ("7x7", "3x3"):
-        raise ValueError(f"stem is {stem!r}; use '7x7' or '3x3'")
+        raise ConfigError(f"stem is {stem!r}; use '7x7' or '3x3'")
     large = stem == "7x7"
     size, stride = (7, 2) if large else (3, 1)
     parts: dict[str, nn.Module] = {

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from torch import nn
 
+from fedkeel.errors import ConfigError
 from fedkeel.models.network import Network
 
 
@@ -34,7 +35,7 @@ def cnn(classes: int = 10, channels: int = 3, size: int = 32) -> Network:
     """
     side = ((size - 4) // 2 - 4) // 2
     if side < 1:
-        raise ValueError(f"cnn: pictures of {size}×{size} pixels are too small; it needs 16×16 or more")
+        raise ConfigError(f"cnn: pictures of {size}×{size} pixels are too small; it needs 16×16 or more")
     return Network(
         penultimate="relu4",
         conv1=nn.Conv2d(channels, 64, 5),

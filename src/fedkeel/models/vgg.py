@@ -7,6 +7,7 @@ from typing import Literal
 
 from torch import nn
 
+from fedkeel.errors import ConfigError
 from fedkeel.models.network import GlobalMean, Network, he_initialise
 
 _REPEATS = ((0, 1), (1, 1), (2, 2), (3, 2), (3, 2))  # (which width, how many convolutions) between poolings
@@ -27,7 +28,7 @@ def vgg11(
     2 groups, after each convolution; the original has none.
     """
     if len(widths) != 4 or norm not in ("none", "batch", "group"):
-        raise ValueError(
+        raise ConfigError(
             f"vgg11 takes four widths and a norm of 'none', 'batch' or 'group', not {widths}, {norm!r}"
         )
     parts: dict[str, nn.Module] = {}

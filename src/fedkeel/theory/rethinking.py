@@ -79,10 +79,12 @@ def alpha_condition(L: float, alpha: float, terms: int = FEDDYN_TERMS) -> Condit
 
 def kappa_0(L: float, alpha: float, terms: int = FEDDYN_TERMS) -> float:
     """κ_0 = (2/α)(α² − 5nαL − 10nL²)/(α² − 5nL²); 0 where α is too small for the lemma."""
-    if not alpha_condition(L, alpha, terms).holds:
+    limit = alpha_threshold(L, terms)
+    if positive("alpha", alpha) <= limit:
         return 0.0
-    n, x = terms, L / alpha
-    return max(0.0, 2 / alpha * (1 - 5 * n * x - 10 * n * x**2) / (1 - 5 * n * x**2))
+    x = L / alpha  # the numerator as a product of its roots: positive exactly above the threshold
+    other = 1 + 10 * terms * x * (L / limit) if L else 1.0
+    return 2 / alpha * (alpha - limit) / alpha * other / (1 - 5 * terms * x**2)
 
 
 def kappa(L: float, alpha: float, *, clients: int, cohort: int, terms: int = FEDDYN_TERMS) -> float:

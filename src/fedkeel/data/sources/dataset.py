@@ -63,17 +63,29 @@ class Dataset:
 
     @classmethod
     def from_arrays(
-        cls, x: Any, y: Any, test: tuple[Any, Any] | None = None, *, name: str = "arrays", **options: Any
+        cls,
+        x: Any,
+        y: Any,
+        test: tuple[Any, Any] | None = None,
+        *,
+        name: str = "arrays",
+        classes: int | None = None,
+        transform: Transform | None = None,
+        groups: NDArray[np.int64] | None = None,
+        group_names: tuple[str, ...] | None = None,
+        class_names: tuple[str, ...] | None = None,
     ) -> Dataset:
         """Make a data set of NumPy arrays or tensors; whole-number targets are classes.
 
-        `classes`, if not given, is one more than the largest target seen. Further options are the
-        other fields of the class.
+        `classes`, if not given, is one more than the largest target seen.
         """
-        pairs = [_tensors(name, x, y), *([_tensors(name, *test)] if test is not None else [])]
-        if not pairs[0][1].is_floating_point():
-            options.setdefault("classes", 1 + max(int(y.max()) if y.numel() else 0 for _, y in pairs))
-        return cls(name, *pairs[0], test=pairs[1] if test is not None else None, **options)
+        train = _tensors(name, x, y)
+        held = None if test is None else _tensors(name, *test)
+        if classes is None and not train[1].is_floating_point():
+            classes = 1 + max(
+                int(labels.max()) for _, labels in filter(None, (train, held)) if labels.numel()
+            )
+        return cls(name, *train, held, classes, transform, groups, group_names, class_names)
 
     def split(
         self,

@@ -38,7 +38,7 @@ def reading(path: Path) -> Iterator[None]:
     except DataError:
         raise
     except (
-        OSError, EOFError, ValueError, KeyError, IndexError, TypeError,
+        OSError, EOFError, ValueError, KeyError, IndexError, TypeError, AttributeError,
         struct.error, zlib.error, zipfile.BadZipFile, tarfile.TarError,
     ) as problem:  # fmt: skip
         raise DataError(
@@ -49,7 +49,7 @@ def reading(path: Path) -> Iterator[None]:
 
 def read_npz(path: Path) -> Arrays:
     """Read x_train, y_train, x_test and y_test."""
-    with reading(path), np.load(path, allow_pickle=False) as file:
+    with reading(path), path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
         absent = [name for name in Arrays._fields if name not in file.files]
         if absent:
             raise ValueError(f"no {', '.join(absent)} in it, only {', '.join(file.files)}")

@@ -1,0 +1,297 @@
+"""Experiments: everything that defines a run, as one frozen value that a TOML file can hold.
+
+Methods, splits and schedules are written as expressions (see `fedkeel.expression`). TOML has no word for
+"nothing": `batch_size = "all"` takes the whole data in every step, `clients = "all"` all natural groups.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+
+from fedkeel import models
+from fedkeel.algorithm import Algorithm
+from fedkeel.data import Federation, load
+from fedkeel.engines import ENGINES
+from fedkeel.errors import ConfigError, DataError, FedkeelError, did_you_mean
+from fedkeel.expression import parse_method, parse_schedule, parse_split
+from fedkeel.methods import Stages
+from fedkeel.runner import Result
+from fedkeel.runner import train as train_with
+from fedkeel.task import Task
+from fedkeel.tomlfile import dump
+from fedkeel.training import Row
+from fedkeel.values import Count
+from fedkeel.work import Work
+
+ALL = "all"
+_CONFIG = ConfigDict(extra="forbid", frozen=True, strict=True)
+_WORK = Work(epochs=5, batch_size=20, lr=0.1)
+_EITHER = {"work.epochs": "work.steps", "work.steps": "work.epochs"}  # giving one takes the other away
+
+_NONE_IS_ALL = ("work.batch_size", "data.clients")
+
+Seed = Annotated[int, Field(ge=0)]
+OrAll = BeforeValidator(lambda given: None if given == ALL else given)
+
+
+class DataSettings(BaseModel):
+    """Which data, and how it is split over how many clients; its seed is the run's where none is given."""
+
+    model_config = _CONFIG
+
+    name: str = "digits"
+    split: str = "DirichletByClass(0.1)"
+    clients: Annotated[Count | None, OrAll] = 50
+    seed: Seed | None = None
+    held_out: Annotated[int, Field(ge=0)] = 0
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("split")
+    @classmethod
+    def _reads(cls, split: str) -> str:
+        parse_split(split)
+        return split
+
+
+class ModelSettings(BaseModel):
+    """Which model; its initial weights come from the run's seed where none is given."""
+
+    model_config = _CONFIG
+
+    name: str = "mlp"
+    dtype: Literal["float32", "float64"] = "float32"
+    seed: Seed | None = None
+
+
+def _read_work(given: object) -> object:
+    """Make `Work` of a table: what it does not say is as in the default experiment."""
+    if not isinstance(given, Mapping):
+        return given
+    table = {"epochs": _WORK.epochs, "batch_size": _WORK.batch_size, **given}
+    if "steps" in given and "epochs" not in given:
+        del table["epochs"]
+    if table["batch_size"] == ALL:
+        table["batch_size"] = None
+    if isinstance(table.get("schedule"), str):
+        table["schedule"] = parse_schedule(table["schedule"])
+    _check_keys(table, [field.name for field in dataclasses.fields(Work)], "work.")
+    return Work(**table)
+
+
+class Experiment(BaseModel):
+    """Everything that defines a run from files. The defaults train digits on unlike clients."""
+
+    model_config = ConfigDict(**_CONFIG, arbitrary_types_allowed=True)
+
+    method: str = "FedAvg"
+    rounds: Count = 50
+    cohort: int | float = 10
+    seed: Seed = 0
+    engine: str = "auto"
+    sampling: Literal["fixed", "bernoulli"] = "fixed"
+    weighting: Literal["uniform", "samples"] = "uniform"
+    eval_every: Count = 1
+    checkpoint_every: Count | None = None
+    threads: Count | None = None
+    device: str = "cpu"
+    target: Annotated[float, Field(gt=0, le=1)] | None = None
+    data: DataSettings = DataSettings()
+    model: ModelSettings = ModelSettings()
+    work: Annotated[Work, BeforeValidator(_read_work)] = _WORK
+
+    @field_validator("method")
+    @classmethod
+    def _reads(cls, method: str) -> str:
+        parse_method(method)
+        return method
+
+    @field_validator("engine")
+    @classmethod
+    def _exists(cls, engine: str) -> str:
+        if engine not in ENGINES:
+            raise ConfigError(f"engine = {engine!r}: {did_you_mean(engine, ENGINES)}")
+        return engine
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> Experiment:
+        """Make an experiment of nested tables; say in plain words what does not fit."""
+        try:
+            return cls.model_validate(dict(table))
+        except ValidationError as problem:
+            lines = dict.fromkeys(_explain(error) for error in problem.errors())
+            raise ConfigError("\n".join(lines)) from None
+
+    @classmethod
+    def load(cls, path: str | Path) -> Experiment:
+        """Read an experiment from a TOML file, or from the directory of a run."""
+        path = Path(path)
+        file = path / "experiment.toml" if path.is_dir() else path
+        try:
+            table = tomllib.loads(file.read_text())
+        except FileNotFoundError:
+            raise ConfigError(f"{file}: there is no such file: give the TOML file of an experiment") from None
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+            raise ConfigError(f"{file}: cannot be read as TOML: {problem}") from None
+        if "made_from" in table:
+            raise ConfigError(f"{file}: this run was made from {table['made_from']}")
+        try:
+            return cls.from_table(table)
+        except ConfigError as problem:
+            raise ConfigError(f"{file}: {problem}") from None
+
+    def with_settings(self, settings: Iterable[str]) -> Experiment:
+        """Return a copy with settings such as `work.lr=0.1`; values are TOML, else text; `none` clears."""
+        table = self.table()
+        pairs = [_split_setting(setting) for setting in settings]
+        named = {key for key, _ in pairs}
+        for key, value in pairs:
+            _put(table, key, value)
+            other = _EITHER.get(key)
+            if other is not None and other not in named:
+                _put(table, other, None)
+        return Experiment.from_table(table)
+
+    def table(self) -> dict[str, Any]:
+        """Return the experiment as nested tables of plain values, without what is None."""
+        table = _plain(self.model_dump(exclude={"work"}))
+        knobs = dataclasses.fields(self.work)
+        table["work"] = _plain({knob.name: getattr(self.work, knob.name) for knob in knobs})
+        if self.work.schedule is not None:
+            table["work"]["schedule"] = repr(self.work.schedule)
+        if not table["data"]["options"]:
+            del table["data"]["options"]
+        table["work"].setdefault("batch_size", ALL)
+        table["data"].setdefault("clients", ALL)
+        return table
+
+    def to_toml(self) -> str:
+        """Return the experiment as TOML that `load` reads back."""
+        return dump(self.table())
+
+    def algorithm(self) -> Algorithm | Stages:
+        """Return the method."""
+        made: Algorithm | Stages = parse_method(self.method)
+        return made
+
+    def federation(self) -> Federation:
+        """Load the data and split it."""
+        data = self.data
+        seed = self.seed if data.seed is None else data.seed
+        try:
+            dataset = load(data.name, **data.options)
+            federation = dataset.split(parse_split(data.split), clients=data.clients, seed=seed)
+        except FedkeelError:
+            raise
+        except (ValueError, TypeError) as problem:
+            raise DataError(f"data {data.name!r}: {problem}") from None
+        return federation.hold_out(data.held_out) if data.held_out else federation
+
+    def task(self, federation: Federation) -> Task:
+        """Build the model for the data; the same seed gives the same initial weights."""
+        model = self.model
+        if federation.classes is None:
+            raise ConfigError(
+                f"data {self.data.name!r} has no classes: train it from Python with your own Task"
+            )
+        shape = tuple(federation.prepare(federation.x[:1]).shape[1:])
+        seed = self.seed if model.seed is None else model.seed
+        dtype = getattr(torch, model.dtype)
+        return Task(models.build(model.name, shape=shape, classes=federation.classes, seed=seed, dtype=dtype))
+
+    def train(
+        self,
+        run_dir: str | Path | None = None,
+        *,
+        resume: bool = False,
+        callback: Callable[[Row], None] | None = None,
+    ) -> Result:
+        """Train; see `fedkeel.train`."""
+        federation = self.federation()
+        return train_with(
+            self.task(federation),
+            federation,
+            self.algorithm(),
+            rounds=self.rounds,
+            cohort=self.cohort,
+            work=self.work,
+            seed=self.seed,
+            engine=self.engine,
+            run_dir=run_dir,
+            resume=resume,
+            sampling=self.sampling,
+            weighting=self.weighting,
+            eval_every=self.eval_every,
+            checkpoint_every=self.checkpoint_every,
+            threads=self.threads,
+            device=self.device,
+            callback=callback,
+            experiment=self.table(),
+        )
+
+
+def _plain(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what is None, at every level."""
+    return {
+        key: _plain(value) if isinstance(value, Mapping) else value
+        for key, value in table.items()
+        if value is not None
+    }
+
+
+def _split_setting(setting: str) -> tuple[str, Any]:
+    key, equals, text = setting.partition("=")
+    key, text = key.strip(), text.strip()
+    if not equals or not key:
+        raise ConfigError(f"--set {setting!r}: write a key and a value, as in work.lr=0.1")
+    if text.lower() == "none":
+        return key, ALL if key in _NONE_IS_ALL else None
+    try:
+        read = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return key, text
+    return key, read["value"] if len(read) == 1 else text
+
+
+def _put(table: dict[str, Any], key: str, value: Any) -> None:
+    *parents, last = key.split(".")
+    for parent in parents:
+        inner = table.setdefault(parent, {})
+        if not isinstance(inner, dict):
+            raise ConfigError(f"{key}: {parent} is a single value ({inner!r}) and has no parts")
+        table = inner
+    if value is None:
+        table.pop(last, None)
+    else:
+        table[last] = value
+
+
+def _check_keys(table: Mapping[str, Any], known: list[str], prefix: str) -> None:
+    for key in table:
+        if key not in known:
+            raise ConfigError(f"there is no key '{prefix}{key}'; {did_you_mean(key, known)}")
+
+
+def _explain(error: Any) -> str:
+    """Return one problem in plain words: the key, the value, what is allowed."""
+    place = [str(part) for part in error["loc"]]
+    own = error.get("ctx", {}).get("error")
+    if isinstance(own, FedkeelError):
+        return str(own)
+    if error["type"] == "extra_forbidden":
+        parts: dict[str, type[BaseModel]] = {"data": DataSettings, "model": ModelSettings}
+        owner = parts.get(place[0], Experiment) if len(place) > 1 else Experiment
+        return f"there is no key {'.'.join(place)!r}; {did_you_mean(place[-1], owner.model_fields)}"
+    if place[0] == "cohort":
+        return f"cohort = {error['input']!r}: give a count (10) or a fraction of the clients (0.2)"
+    if error["type"] in {"model_type", "dataclass_type", "dict_type"}:
+        part = "lr" if place[0] == "work" else "name"
+        return f"{place[0]} = {error['input']!r}: it is a table: set its parts, as in {place[0]}.{part}"
+    reason = error["msg"].removeprefix("Value error, ")
+    return f"{'.'.join(place)} = {error['input']!r}: {reason[0].lower()}{reason[1:]}"

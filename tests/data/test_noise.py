@@ -1,0 +1,136 @@
+"""Noise and augmentation: what changes, what stays, and that the seed alone decides."""
+
+import pytest
+import torch
+
+from fedkeel.data.federation import Federation
+from fedkeel.data.noise import Augment, ChannelGains, ClassBrightness, add_noise
+from fedkeel.data.partition import DirichletByClient
+from fedkeel.data.sources import Dataset
+
+torch.set_num_threads(1)
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def pictures(n, size=8, channels=3):
+    return torch.randint(60, 130, (n, channels, size, size), dtype=torch.uint8, generator=generator())
+
+
+def federation(clients=4, each=6):
+    x = pictures(clients * each)
+    y = torch.arange(clients * each) % 3
+    cut = [(x[i * each : (i + 1) * each], y[i * each : (i + 1) * each]) for i in range(clients)]
+    return Federation.from_arrays(cut, test=(x[:5], y[:5]))
+
+
+def test_channel_gains_are_one_factor_for_each_client_and_channel():
+    clean = federation()
+    noisy = add_noise(clean, ChannelGains(0.2), seed=3)
+    factors = []
+    for i in range(len(clean)):
+        ratio = noisy.samples(i)[0].float() / clean.samples(i)[0].float()
+        factors.append(ratio.mean((0, 2, 3)))
+        assert (ratio.amax((0, 2, 3)) - ratio.amin((0, 2, 3)) < 0.02).all()
+    assert torch.stack(factors).std() > 0.05
+    assert noisy.x.dtype == torch.uint8
+
+
+def test_class_brightness_is_one_shift_for_each_class_whatever_the_client():
+    clean = federation()
+    noisy = add_noise(clean, ClassBrightness(0.1), seed=3)
+    difference = noisy.x.int() - clean.x.int()
+    for c in range(3):
+        assert len(difference[clean.y == c].unique()) == 1
+    assert len(difference.unique()) == 3
+
+
+def test_noise_depends_on_the_seed_only_and_leaves_the_rest():
+    clean = federation()
+    noises = (ChannelGains(), ClassBrightness())
+    a, b, c = (add_noise(clean, *noises, seed=seed) for seed in (1, 1, 2))
+    assert torch.equal(a.x, b.x)
+    assert not torch.equal(a.x, c.x)
+    assert torch.equal(a.y, clean.y)
+    assert torch.equal(a.offsets, clean.offsets)
+    assert torch.equal(a.test[0], clean.test[0])
+    assert a.origin["noise"] == ["ChannelGains(sigma=0.2)", "ClassBrightness(sigma=0.1)"]
+    assert a.origin["noise_seed"] == 1
+
+
+def test_a_clients_gains_do_not_depend_on_how_many_clients_there_are():
+    small, large = federation(2), federation(4)
+    a, b = (add_noise(f, ChannelGains(), seed=5) for f in (small, large))
+    assert torch.equal(a.samples(1)[0], b.samples(1)[0])
+
+
+def test_a_shared_sample_becomes_one_of_each_clients_own():
+    data = Dataset.from_arrays(pictures(30), torch.arange(30) % 3)
+    shared = data.split(DirichletByClient(0.1, replacement=True), clients=6, seed=0)
+    noisy = add_noise(shared, ChannelGains(), seed=0)
+    assert len(noisy.index.unique()) == len(noisy.index) == len(shared.index)
+    for i in range(6):
+        assert torch.equal(noisy.samples(i)[1], shared.samples(i)[1])
+
+
+def test_noise_stays_in_the_range_of_bytes():
+    x = torch.tensor([0, 255], dtype=torch.uint8).view(2, 1, 1, 1)
+    y = torch.tensor([0, 1])
+    for seed in range(5):
+        glaring = ClassBrightness(100.0)(x, y, y, seed)
+        assert glaring.dtype == torch.uint8
+        assert set(glaring.flatten().tolist()) <= {0, 255}
+    floats = ClassBrightness(0.5)(x.double() / 255, y, y, 0)
+    assert floats.dtype == torch.float64
+
+
+def test_noise_on_something_else_than_pictures_is_refused():
+    table = Federation.from_arrays([(torch.rand(4, 3), torch.tensor([0, 1, 0, 1]))])
+    with pytest.raises(ValueError, match=r"noise is for pictures.*\(3,\)"):
+        add_noise(table, ChannelGains())
+    with pytest.raises(ValueError, match="sigma is -1"):
+        ChannelGains(-1)
+    with pytest.raises(ValueError, match="pad is -1"):
+        Augment(pad=-1)
+
+
+def slow_augment(x, augment, drawn):
+    """Picture by picture, with the draws made beforehand in the same order."""
+    flip = torch.rand(len(x), 1, generator=drawn) < 0.5 if augment.flip else torch.zeros(len(x), 1)
+    shift = torch.randint(2 * augment.pad + 1, (2, len(x), 1), generator=drawn)
+    out = torch.empty_like(x)
+    for i, picture in enumerate(x):
+        c, h, w = picture.shape
+        canvas = torch.zeros(c, h + 2 * augment.pad, w + 2 * augment.pad, dtype=x.dtype)
+        canvas[:, augment.pad : augment.pad + h, augment.pad : augment.pad + w] = picture
+        top, left = int(shift[0, i]), int(shift[1, i])
+        crop = canvas[:, top : top + h, left : left + w]
+        out[i] = crop.flip(2) if flip[i] else crop
+    return out
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+@pytest.mark.parametrize(
+    "augment", [Augment(), Augment(flip=False), Augment(pad=0), Augment(pad=2)], ids=repr
+)
+def test_augmentation_is_flip_and_crop_of_each_picture(dtype, augment):
+    x = pictures(20).to(dtype)
+    kept = x.clone()
+    varied = augment(x, generator(4))
+    assert torch.equal(varied, slow_augment(x, augment, generator(4)))
+    assert torch.equal(x, kept)
+    assert varied.dtype == dtype
+
+
+def test_augmentation_follows_its_generator():
+    x = pictures(20)
+    assert torch.equal(Augment()(x, generator(1)), Augment()(x, generator(1)))
+    assert not torch.equal(Augment()(x, generator(1)), Augment()(x, generator(2)))
+
+
+def test_augmentation_varies_everything_it_may():
+    one = torch.arange(1, 10, dtype=torch.uint8).view(1, 1, 3, 3)
+    seen = {tuple(p.flatten().tolist()) for p in Augment(pad=1)(one.expand(2000, 1, 3, 3), generator())}
+    assert len(seen) == 2 * 3 * 3

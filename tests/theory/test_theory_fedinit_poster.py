@@ -1,0 +1,84 @@
+"""The FedInit poster's bounds and costs, by hand."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedkeel.theory.fedinit import Run, Sampling, poster
+
+RUN = Run(beta=0.05, eta=0.01, K=5, N=10, C=100, T=100, L=2.0, D=3.0)
+H = poster.Heterogeneity(lam=0.25, kappa_1=2.0, kappa_2=3.0, G2=0.5, sigma_l2=4.0)
+FORMS = ["as_printed", "repaired"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_gradient_norm(form):
+    # 2·3/(0.25·5) + 3·0.01·2·4/2.5 + 3·2·0.01·5·2·0.5/2.5
+    assert poster.gradient_norm(RUN, H, form).value == pytest.approx(4.8 + 0.096 + 0.12)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_suboptimality(form):
+    # e^{−0.25·0.4·5}·3 + η·L/(2μλN)·(3κ_1KG² + κ_2σ_l²), ηL/(2μλN) = 0.02/2
+    bound = poster.suboptimality(RUN, H, mu=0.4, form=form)
+    assert bound.value == pytest.approx(3 * math.exp(-0.5) + 0.01 * (15 + 12))
+
+
+S = Sampling(N=2, C=10, S=5, K=2, T=8, c=0.5, L_G=3.0)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_stability(form):
+    # cL = 1: (1/5)·√(UTK/L) = √(4·8·2/2)/5 = √32/5; (1+β)^{1/β} = 1.5² at β = ½;
+    # ULTK = 4·2·16 = 128 over 2(9 + 5·3·σ_l) = 48 at σ_l = 1; √C_Δ/T = 3/8
+    bound = poster.stability(S, beta=0.5, L=2.0, U=4.0, sigma_l=1.0, C_delta=9.0, form=form)
+    assert bound.value == pytest.approx(math.sqrt(32) / 5 + 2.25 * math.sqrt(128 / 48) * 3 / 8)
+
+
+def test_stability_has_a_limit_at_beta_zero():
+    args = {"L": 2.0, "U": 4.0, "sigma_l": 1.0, "C_delta": 9.0}
+    at_zero = poster.stability(S, beta=0.0, **args)
+    assert at_zero.terms["divergence"] == pytest.approx(math.e * math.sqrt(128 / 48) * 3 / 8)
+    assert poster.stability(S, beta=1e-9, **args).value == pytest.approx(at_zero.value)
+
+
+def test_stability_says_why_it_is_infinite():
+    args = {"L": 2.0, "U": 4.0, "sigma_l": 1.0, "C_delta": 9.0}
+    flat = poster.stability(replace(S, L_G=0.0), beta=0.1, **args)
+    assert (flat.value, flat.violated[0].name) == (math.inf, "L_G > 0")
+    far = poster.stability(S, beta=-1.0, **args)
+    assert (far.value, far.violated[0].name) == (math.inf, "β > −1")
+
+
+def test_stability_rate_in_both_forms():
+    # cL = 1, q = ½: printed 1/5 + (2/8)^½; repaired √16/5 + √2/√8
+    assert poster.stability_rate(S=5, K=2, T=8, c=0.5, L=2.0, form="as_printed") == pytest.approx(0.7)
+    assert poster.stability_rate(S=5, K=2, T=8, c=0.5, L=2.0) == pytest.approx(0.8 + 0.5)
+
+
+def test_costs():
+    by_name = {c.method: c for c in poster.COSTS}
+    assert by_name["FedSAM"].totals(N=2, C=10, K=3, d=7) == {
+        "communication": 14, "gradients": 84, "storage": 140
+    }  # fmt: skip
+    assert by_name["SCAFFOLD"].totals(N=2, C=10, K=3, d=7)["communication"] == 28
+    assert by_name["FedCM"].storage_ratio("as_printed") == 3
+    assert by_name["FedCM"].storage_ratio() == 2
+    assert all(c.storage_ratio("as_printed") == c.storage for c in poster.COSTS if c.method != "FedCM")
+    assert by_name["FedInit"].storage_ratio() == by_name["FedAvg"].storage_ratio()
+
+
+@given(st.floats(-0.99, 5), st.floats(1e-3, 100), st.floats(0, 10), st.floats(0, 100), st.integers(1, 10**6))
+def test_stability_is_never_nan(beta, L, sigma_l, C_delta, T):
+    bound = poster.stability(replace(S, T=T), beta=beta, L=L, U=4.0, sigma_l=sigma_l, C_delta=C_delta)
+    assert not math.isnan(bound.value)
+
+
+def test_bad_constants_are_refused():
+    with pytest.raises(ValueError, match="lam is 0"):
+        replace(H, lam=0.0)
+    with pytest.raises(ValueError, match="G2 is -1"):
+        replace(H, G2=-1.0)
