@@ -54,6 +54,17 @@ def parse_method(text: str) -> Any:
     return made
 
 
+def spell_method(text: str) -> str:
+    """Return a method's text with names in their own spelling: relaxed(SCAFFOLD) for `relaxed(scaffold)`."""
+    known = {_plain(name): name for name in method_names()}
+
+    def spell(hit: re.Match[str]) -> str:
+        word = hit.group()
+        return word if word[0] in "\"'" else known.get(_plain(word), word)
+
+    return re.sub(r"""\"[^\"]*\"|'[^']*'|(?<![\w.])[A-Za-z_][\w-]*""", spell, text.strip())
+
+
 def parse_split(text: str) -> Any:
     """Return the splitter that a text describes."""
     return parse(text, split_names(), kind="split")

@@ -9,6 +9,12 @@ from hypothesis import strategies as st
 
 from fedkeel.theory import beyond_smoothness as bs
 
+
+def upto(largest: float) -> st.SearchStrategy[float]:
+    """Zero, or a number the checks accept."""
+    return st.just(0.0) | st.floats(1e-9, largest)
+
+
 C = bs.Constants(a=0.1, b=0.5, alpha=0.2, beta=1.0, tau1=0.5, tau2=2.0, sigma2=4.0)
 S = bs.Steps(K=2, eta_l=0.001, eta_g=50.0)  # η̃ = 2 · 0.001 · 50 = 0.1
 # by hand: half = bη̃ + a/2 = 0.05 + 0.05; 2β² + α² = 2.04; drift = 2.04 · 0.6 · 1e-6 = 1.224e-6
@@ -136,6 +142,8 @@ def test_rounds_of_a_plain_linear_rate():
     assert bs.rounds(8.0, 1.0, 0.5) == pytest.approx(math.log(8) / 0.5)
     assert bs.rounds(0.5, 1.0, 0.5) == 0
     assert bs.rounds(0.0, 1.0, 0.5) == 0
+    with pytest.raises(ValueError, match="gap_0, epsilon, shrink are"):
+        bs.rounds(1.0, 1.0, 0.0)
 
 
 @pytest.mark.parametrize("form", ["as_printed", "repaired"])
@@ -182,12 +190,12 @@ def test_bad_steps_are_refused():
         bs.corollary_4_8(C, S, gap_0=1.0, epsilon=0.0)
 
 
-sizes = st.floats(0, 10)
+sizes = upto(10)
 constants = st.builds(
     lambda a, b, alpha, beta, tau1, more, sigma2: bs.Constants(
         a=a, b=b, alpha=alpha, beta=beta, tau1=tau1, tau2=tau1 + more, sigma2=sigma2
     ),
-    st.floats(0, 1), sizes, sizes, sizes, st.floats(0, 1), st.floats(1e-6, 5), sizes,
+    upto(1), sizes, sizes, sizes, upto(1), st.floats(1e-6, 5), sizes,
 )  # fmt: skip
 steps = st.builds(
     lambda K, eta_l, eta_g: bs.Steps(K=K, eta_l=eta_l, eta_g=eta_g),

@@ -261,16 +261,16 @@ def _check_enough(splitter: object, samples: int, clients: int, each: int = 1) -
 
 def _check_whole(splitter: object, name: str, value: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise DataError(f"{splitter}: {name} is {value!r}; it must be a whole number of at least 1")
+        raise ConfigError(f"{splitter}: {name} is {value!r}; it must be a whole number of at least 1")
 
 
 def _check_alpha(splitter: object, alpha: float) -> None:
     if not 0 < alpha < math.inf:
-        raise DataError(
+        raise ConfigError(
             f"{splitter}: alpha is {alpha!r}; use a positive number (small: unlike clients, large: alike)"
         )
 
 
 def _check_lognormal(splitter: object, sigma: float) -> None:
     if not 0 <= sigma < math.inf:
-        raise DataError(f"{splitter}: lognormal is {sigma!r}; it must be 0 (equal sizes) or positive")
+        raise ConfigError(f"{splitter}: lognormal is {sigma!r}; it must be 0 (equal sizes) or positive")

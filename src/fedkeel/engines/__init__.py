@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from fedkeel.engines.contract import Engine, Setting
+from fedkeel.engines.processes import Processes
 from fedkeel.engines.serial import Serial
 from fedkeel.errors import ConfigError, did_you_mean
 from fedkeel.oracle import Oracle
 
-ENGINES = ("auto", "serial")
+ENGINES = ("auto", "serial", "processes")
 
 
-def choose(name: str, setting: Setting, oracle: Oracle, threads: int | None) -> Engine:
+def choose(
+    name: str, setting: Setting, oracle: Oracle, threads: int | None, workers: int | None = None
+) -> Engine:
     """Return the engine of that name; "auto" takes the one that suits the task."""
     if name not in ENGINES:
         raise ConfigError(f"engine = {name!r}: {did_you_mean(str(name), ENGINES)}")
+    if name == "processes":
+        return Processes(setting, oracle, workers)
     return Serial(setting, oracle, threads)

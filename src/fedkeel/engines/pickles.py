@@ -7,16 +7,14 @@ sent by value where cloudpickle is installed, else refused with the way out.
 from __future__ import annotations
 
 import io
-import os
 import pickle
-import sys
 from collections.abc import Sequence
-from multiprocessing import process
 from typing import Any
 
 from torch import Tensor
 
-MAIN = b"__main__"
+from fedkeel.engines.mainmodule import import_main, main_module
+
 _UNPICKLABLE = (pickle.PicklingError, AttributeError, TypeError)
 
 
@@ -50,6 +48,11 @@ class _Loader(pickle.Unpickler):
     def persistent_load(self, pid: Any) -> Tensor:
         return self._tensors[pid]
 
+    def find_class(self, module_name: str, global_name: str) -> Any:
+        if module_name == "__main__":
+            import_main()
+        return super().find_class(module_name, global_name)
+
 
 def dumps(value: Any) -> tuple[bytes, list[Tensor]]:
     """Return a value's pickle and its plain tensors."""
@@ -58,7 +61,7 @@ def dumps(value: Any) -> tuple[bytes, list[Tensor]]:
     except _UNPICKLABLE as problem:
         reason = str(problem)
     else:
-        if MAIN not in pickled or main_module():
+        if b"__main__" not in pickled or main_module():
             return pickled, tensors
         reason = "it is defined in an interactive session"
     try:
@@ -70,22 +73,6 @@ def dumps(value: Any) -> tuple[bytes, list[Tensor]]:
 def loads(pickled: bytes, tensors: Sequence[Tensor]) -> Any:
     """Return the value of a pickle with the given tensors."""
     return _Loader(io.BytesIO(pickled), tensors).load()
-
-
-def main_module() -> dict[str, str]:
-    """Say how another process can import this one's main module, as `multiprocessing.spawn.prepare` takes it.
-
-    Empty in interactive sessions, whose names no other process can import.
-    """
-    main = sys.modules["__main__"]
-    name = getattr(getattr(main, "__spec__", None), "name", None)
-    if name is not None:
-        return {"init_main_from_name": name}
-    path = getattr(main, "__file__", None)
-    if path is None:
-        return {}
-    path = os.path.join(process.ORIGINAL_DIR or "", path)
-    return {"init_main_from_path": path} if os.path.exists(path) else {}
 
 
 def _dump(pickler: type[Any], value: Any) -> tuple[bytes, list[Tensor]]:

@@ -34,7 +34,8 @@ svg text { fill: var(--quiet); font-size: 13px; font-family: inherit }
 .dashed { stroke-dasharray: 7 4; stroke-width: 1.6 } .band { fill: var(--c); opacity: .14 }
 .scroll { overflow-x: auto }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums }
-th, td { padding: 8px 14px 8px 0; text-align: right; border-bottom: 1px solid var(--rule); white-space: nowrap }
+th, td { padding: 8px 14px 8px 0; text-align: right; border-bottom: 1px solid var(--rule) }
+th, td { white-space: nowrap }
 th { color: var(--quiet); font-weight: 500; font-size: .88rem } tr.best td { font-weight: 650 }
 th:first-child, td:first-child { text-align: left }
 pre { background: var(--well); border: 1px solid var(--rule); border-radius: 8px; padding: 12px 14px;
@@ -43,7 +44,7 @@ summary { cursor: pointer; color: var(--quiet) }
 """
 
 
-def page(
+def make_page(
     title: str,
     trials: Sequence[Trial],
     *,

@@ -35,7 +35,7 @@ class Verdict(NamedTuple):
     level: float
 
 
-def verdict(trials: Sequence[Trial], level: float = 0.95) -> Verdict:
+def judge(trials: Sequence[Trial], level: float = 0.95) -> Verdict:
     """Compare the final accuracies of the best method with those of every other one.
 
     Each interval is for its pair alone; it is not widened for the number of methods compared.

@@ -87,10 +87,10 @@ def corollary_4_8(c: Constants, s: Steps, *, gap_0: float, epsilon: float, form:
 
 def rounds(gap_0: float, epsilon: float, shrink: float) -> float:
     """log(gap_0/ε)/rate: rounds until a gap that shrinks by ``shrink`` a round is at most ε."""
-    nonnegative("gap_0", gap_0)
-    positive("epsilon", epsilon)
-    positive("shrink", shrink)
-    return max(0.0, math.log(gap_0 / epsilon)) / shrink if gap_0 > epsilon else 0.0
+    if not (gap_0 >= 0 and epsilon > 0 and shrink > 0):
+        given = f"gap_0, epsilon, shrink are {gap_0}, {epsilon}, {shrink}"
+        raise ValueError(f"{given}: give a gap of 0 or more, and the others above 0")
+    return math.log(gap_0 / epsilon) / shrink if gap_0 > epsilon else 0.0
 
 
 def drift(c: Constants, s: Steps, *, loss: float, form: Form = "repaired") -> Bound:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from fedkeel.theory.bound import Form, printed
+from fedkeel.theory.checks import positive
 from fedkeel.theory.conditions import Condition, above, at_most, below
 from fedkeel.theory.fedinit.constants import (
     BETA_LIMIT,
@@ -42,6 +43,8 @@ def interpolation_conditions(
     run: Run, a: float, b: float, form: Form = "repaired", dropped: float | None = None
 ) -> tuple[Condition, ...]:
     """Theorems 6, 9, 19: the range of β, the limits of η, ζ > 0, participation, the dropped product."""
+    positive("a", a)
+    positive("b", b)
     local = ratio(1, 2 * a * math.sqrt((2 * run.K - 1) * (run.K - 1)) * run.L)
     return (
         below("|β| < 0.160", abs(run.beta), BETA_LIMIT_INTERPOLATION, "γ_β = 1/(1−39β²) must be positive"),

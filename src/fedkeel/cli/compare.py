@@ -1,0 +1,200 @@
+"""`fedkeel compare` and `fedkeel demo`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedkeel.cli import options as opt
+from fedkeel.cli import paths
+from fedkeel.cli.display import Board, console, plain_table
+from fedkeel.errors import Diverged, Stopped
+
+if TYPE_CHECKING:
+    from fedkeel.comparison import Comparison
+    from fedkeel.report import Trial
+
+_COMPARE_EXAMPLES = """[bold]Examples[/]
+
+fedkeel compare fedavg scaffold feddyn --seeds 5 --target 0.9
+
+fedkeel compare fedavg "fedprox(mu=0.1)" "relaxed(scaffold, beta=0.1)" --rounds 100 --out runs/relaxed
+
+fedkeel compare fedavg fedcm --split "Pathological(2)" --json > table.json
+
+Run the same line again to go on after an interruption, or with more methods or seeds: finished runs below
+--out are not repeated."""
+_DEMO_EXAMPLES = """[bold]Examples[/]
+
+fedkeel demo
+
+fedkeel demo --out runs/first"""
+_DEMO_METHODS = ("FedAvg", "SCAFFOLD", "FedInit")
+_DEMO = ("rounds=60", "data.clients=50", "data.split=DirichletByClass(0.1)", "cohort=10", "target=0.9")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    app.command(epilog=_DEMO_EXAMPLES)(demo)
+    app.command(epilog=_COMPARE_EXAMPLES)(compare)
+
+
+def demo(out: opt.Out = None, as_json: opt.Json = False) -> None:
+    """See a result in a minute: three methods × three seeds on digits, on clients that differ strongly."""
+    from fedkeel.comparison import Comparison  # noqa: PLC0415  heavy
+    from fedkeel.experiment import Experiment  # noqa: PLC0415
+
+    base = Experiment().with_settings(_DEMO)
+    _go(Comparison.of(_DEMO_METHODS, 3, base), out or paths.fresh("demo"), as_json=as_json)
+
+
+def compare(
+    methods: Annotated[
+        list[str], typer.Argument(metavar="METHOD...", help='Methods, as scaffold or "fedprox(mu=0.1)".')
+    ],
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds a method: 0, 1, 2, …")] = 3,
+    file: Annotated[Path | None, typer.Option(help="Experiment as TOML that all runs share.")] = None,
+    data: opt.Data = None,
+    split: opt.Split = None,
+    clients: opt.Clients = None,
+    model: opt.Model = None,
+    epochs: opt.Epochs = None,
+    steps: opt.Steps = None,
+    batch_size: opt.BatchSize = None,
+    lr: opt.Rate = None,
+    weight_decay: opt.WeightDecay = None,
+    rounds: opt.Rounds = None,
+    cohort: opt.Cohort = None,
+    engine: opt.Engine = None,
+    eval_every: opt.EvalEvery = None,
+    target: opt.Target = None,
+    settings: opt.Settings = None,
+    out: opt.Out = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Compare methods over seeds: a table, a verdict with its confidence interval, a page with curves.
+
+    A seed decides the split, the first model, the cohorts and the minibatches, and is shared by all methods.
+    Without --target, the highest accuracy that every run reached serves.
+    """
+    given = {
+        key: value
+        for key, value in locals().items()
+        if key not in {"methods", "seeds", "file", "settings", "out", "as_json"}
+    }
+    from fedkeel.comparison import Comparison  # noqa: PLC0415  heavy
+
+    comparison = Comparison.of(methods, seeds, opt.experiment(file, settings, given))
+    _go(comparison, out or paths.fresh("compare"), as_json=as_json)
+
+
+def go_on(directory: Path, rounds: int | None, *, as_json: bool) -> None:
+    """Go on with the comparison in a directory."""
+    from fedkeel.comparison import Comparison  # noqa: PLC0415  heavy
+
+    comparison = Comparison.load(directory)
+    if rounds is not None:
+        comparison = comparison._replace(base=comparison.base.with_settings([f"rounds={rounds}"]))
+    _go(comparison, directory, as_json=as_json)
+
+
+def _go(comparison: Comparison, out: Path, *, as_json: bool) -> None:
+    comparison.save(out)
+    try:
+        trials = _play(comparison, out, quiet=as_json)
+    except Stopped as stop:
+        command = f"fedkeel resume {shlex.quote(str(out))}"
+        raise Stopped(f"\n{stop}\nresume with: {command}") from None
+    found = report(comparison, trials, out)
+    if as_json:
+        print(json.dumps(found, ensure_ascii=False, indent=2))
+    else:
+        print_report(found, trials)
+    problems = [trial for trial in trials if trial.problem is not None]
+    if problems:
+        first = problems[0]
+        text = f"{len(problems)} of {len(trials)} runs diverged; {first.method}, seed {first.seed}: {first.problem}"
+        raise Diverged(text, round=len(first.rows))
+
+
+def _play(comparison: Comparison, out: Path, *, quiet: bool) -> list[Trial]:
+    from fedkeel.report.tables import final  # noqa: PLC0415
+    from fedkeel.runs import read_rows  # noqa: PLC0415
+
+    jobs = comparison.jobs(out)
+    trials = []
+    with Board([f"{j.method}, seed {j.seed}" for j in jobs], comparison.base.rounds, stderr=quiet) as board:
+        for place, job in enumerate(jobs):
+            kept = job.finished() is not None
+            board.begin(place, 0 if kept else len(read_rows(job.directory)))
+            trial = job.run(callback=board.row)
+            state = "diverged" if trial.problem else "kept from before" if kept else "done"
+            board.done[place] = len(trial.rows)
+            board.end(place, state, final(trial))
+            trials.append(trial)
+    return sorted(trials, key=lambda trial: comparison.methods.index(trial.method))
+
+
+def report(comparison: Comparison, trials: list[Trial], out: Path) -> dict[str, Any]:
+    """Write the page and return the comparison's numbers for people and programs."""
+    from fedkeel.report import judge, make_page, reachable_target, summarise  # noqa: PLC0415
+    from fedkeel.runs import storage, write_durably  # noqa: PLC0415
+
+    target = comparison.base.target or reachable_target(trials)
+    judgement = judge(trials)
+    data = comparison.base.data
+    text = make_page(
+        f"{_listed(comparison.methods)} on {data.name}",
+        trials,
+        judgement=judgement,
+        target=target,
+        commands=[comparison.command(), comparison.command_of_run(comparison.methods[-1], 0)],
+        settings=comparison.base.to_toml(),
+    )
+    page = out / "page.html"
+    with storage(page):
+        write_durably(page, text.encode())
+    folders = {(job.method, job.seed): str(job.directory) for job in comparison.jobs(out)}
+    return {
+        "directory": str(out),
+        "page": str(page),
+        "command": comparison.command(),
+        "target": target,
+        "methods": [line._asdict() for line in summarise(trials, target)],
+        "verdict": {
+            **judgement._asdict(),
+            "differences": [{**d._asdict(), "resolved": d.resolved} for d in judgement.differences],
+        },
+        "runs": [
+            {
+                "method": trial.method,
+                "seed": trial.seed,
+                "directory": folders[trial.method, trial.seed],
+                "rounds": len(trial.rows),
+                "accuracy": trial.rows[-1]["accuracy"] if trial.rows else None,
+                "problem": trial.problem,
+            }
+            for trial in trials
+        ],
+    }
+
+
+def print_report(found: dict[str, Any], trials: list[Trial]) -> None:
+    """Print the table, the verdict and where the page is."""
+    from fedkeel.report import summarise  # noqa: PLC0415
+    from fedkeel.report.page import headings  # noqa: PLC0415
+    from fedkeel.report.tables import cells  # noqa: PLC0415
+
+    screen = console()
+    target = found["target"]
+    screen.print()
+    screen.print(plain_table(headings(target), [cells(line) for line in summarise(trials, target)]))
+    screen.print(f"\n{found['verdict']['sentence']}\n\nPage with curves: {found['page']}", markup=False)
+
+
+def _listed(methods: tuple[str, ...]) -> str:
+    return methods[0] if len(methods) == 1 else f"{', '.join(methods[:-1])} and {methods[-1]}"

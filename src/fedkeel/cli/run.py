@@ -1,0 +1,182 @@
+"""`fedkeel run` and `fedkeel resume`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedkeel.cli import options as opt
+from fedkeel.cli import paths
+from fedkeel.cli.display import Board, console, shown_time
+from fedkeel.errors import ConfigError, Stopped, StorageError
+
+if TYPE_CHECKING:
+    from fedkeel.experiment import Experiment
+    from fedkeel.runner import Result
+
+_RUN_EXAMPLES = """[bold]Examples[/]
+
+fedkeel run --method scaffold --rounds 100
+
+fedkeel run --method "relaxed(scaffold(lr=0.5), beta=0.1)" --split "DirichletByClass(0.3)" --lr 0.05
+
+fedkeel run experiment.toml --seed 1 --set work.weight_decay=0.001 --out runs/mine
+
+fedkeel run --json --rounds 20 > result.json"""
+_RESUME_EXAMPLES = """[bold]Examples[/]
+
+fedkeel resume runs/20260101-120000-scaffold
+
+fedkeel resume runs/mine --rounds 200   (goes on with a finished run)"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    app.command(epilog=_RUN_EXAMPLES)(run)
+    app.command(epilog=_RESUME_EXAMPLES)(resume)
+
+
+def run(
+    file: Annotated[
+        Path | None, typer.Argument(help="Experiment as TOML; without it, the default one on digits.")
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option(help='Method, as scaffold or "relaxed(fedcm, beta=0.1)".')
+    ] = None,
+    data: opt.Data = None,
+    split: opt.Split = None,
+    clients: opt.Clients = None,
+    model: opt.Model = None,
+    epochs: opt.Epochs = None,
+    steps: opt.Steps = None,
+    batch_size: opt.BatchSize = None,
+    lr: opt.Rate = None,
+    weight_decay: opt.WeightDecay = None,
+    rounds: opt.Rounds = None,
+    cohort: opt.Cohort = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of all randomness.")] = None,
+    engine: opt.Engine = None,
+    eval_every: opt.EvalEvery = None,
+    target: opt.Target = None,
+    settings: opt.Settings = None,
+    out: opt.Out = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Train one method; options change what the file says, and --set changes anything.
+
+    The run is kept in a directory of its own and can be resumed after Ctrl-C, a crash or a power cut.
+    """
+    given = {
+        key: value for key, value in locals().items() if key not in {"file", "settings", "out", "as_json"}
+    }
+    experiment = opt.experiment(file, settings, given)
+    directory = out or paths.fresh(f"{experiment.method}-seed{experiment.seed}")
+    if (directory / "manifest.json").exists():
+        raise StorageError(
+            f"{directory} holds a run already: go on with `fedkeel resume {shlex.quote(str(directory))}`, "
+            "or choose another directory with --out"
+        )
+    _train(experiment, directory, resuming=False, as_json=as_json)
+
+
+def resume(
+    directory: Annotated[Path, typer.Argument(help="Directory of a run or of a comparison.")],
+    rounds: Annotated[int | None, typer.Option(help="Go on to this many rounds in all.")] = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Go on with a run or a comparison that was stopped; the result is as if it never had been."""
+    from fedkeel.comparison import FILE  # noqa: PLC0415  heavy
+
+    if (directory / FILE).exists():
+        from fedkeel.cli.compare import go_on  # noqa: PLC0415
+
+        go_on(directory, rounds, as_json=as_json)
+        return
+    from fedkeel.experiment import Experiment  # noqa: PLC0415
+    from fedkeel.runs import read_manifest  # noqa: PLC0415
+
+    manifest = read_manifest(directory)
+    experiment = Experiment.load(directory)
+    rounds = rounds or max(experiment.rounds, manifest["rounds"])
+    _train(experiment.with_settings([f"rounds={rounds}"]), directory, resuming=True, as_json=as_json)
+
+
+def _train(experiment: Experiment, directory: Path, *, resuming: bool, as_json: bool) -> None:
+    from fedkeel.expression import spell_method  # noqa: PLC0415
+    from fedkeel.runs import read_rows  # noqa: PLC0415
+
+    name = f"{spell_method(experiment.method)}, seed {experiment.seed}"
+    before = len(read_rows(directory)) if resuming else 0
+    with Board([name], experiment.rounds, stderr=as_json) as board:
+        board.begin(0, before)
+        try:
+            result = experiment.train(directory, resume=resuming, callback=board.row)
+        except Stopped as stop:
+            command = f"fedkeel resume {shlex.quote(str(directory))}"
+            raise Stopped(f"\n{stop}\nresume with: {command}") from None
+        except ConfigError as problem:
+            raise _without_python(problem) from None
+    summary = summarise(experiment, result, directory)
+    if as_json:
+        print(json.dumps(summary, ensure_ascii=False, indent=2))
+    else:
+        _print(name, summary)
+
+
+def _without_python(problem: ConfigError) -> ConfigError:
+    """Say an error of `fedkeel.train` in the command line's words."""
+    return ConfigError(str(problem).replace("resume=True", "fedkeel resume"))
+
+
+def summarise(experiment: Experiment, result: Result, directory: Path) -> dict[str, Any]:
+    """Return what a run came to, for people and programs."""
+    from fedkeel.report.tables import cost_to, curve  # noqa: PLC0415
+
+    rows = result.history
+    best = max(curve(rows), key=lambda point: point[1], default=None)
+    last = rows[-1]
+    cost = cost_to(rows, experiment.target)
+    return {
+        "directory": str(directory),
+        "method": repr(experiment.algorithm()),
+        "rounds": len(rows),
+        "loss": last["loss"],
+        "accuracy": last["accuracy"],
+        "accuracies": {key: value for key, value in last.items() if key.startswith("accuracy/")},
+        "best": None if best is None else {"round": best[0], "accuracy": best[1]},
+        "target": experiment.target,
+        "rounds_to_target": None if cost is None else cost[0],
+        "bytes_to_target": None if cost is None else cost[1],
+        "bytes_down": sum(row["bytes_down"] for row in rows),
+        "bytes_up": sum(row["bytes_up"] for row in rows),
+        "seconds": sum(row["seconds"] for row in rows),
+        "last_row": last,
+    }
+
+
+def _print(name: str, found: dict[str, Any]) -> None:
+    from fedkeel.report.tables import shown_bytes  # noqa: PLC0415
+
+    sent = shown_bytes(found["bytes_down"] + found["bytes_up"])
+    parts = [f"accuracy {_percent(found['accuracy'])}"]
+    parts += [f"{key} {_percent(value)}" for key, value in found["accuracies"].items()]
+    if found["best"] is not None:
+        parts.append(f"best {_percent(found['best']['accuracy'])} after round {found['best']['round']}")
+    parts += [f"loss {found['loss']:.4f}", f"{sent} sent", shown_time(found["seconds"])]
+    lines = [f"{name}: {found['rounds']} rounds", "  " + ", ".join(parts)]
+    if found["target"] is not None:
+        reached = found["rounds_to_target"]
+        shown = f"{_percent(found['target'])}"
+        what = f"reached after round {reached}" if reached is not None else "not reached"
+        lines.append(f"  target {shown} {what}")
+    quoted = shlex.quote(found["directory"])
+    lines += [f"  kept in {found['directory']}", f"  look at it: fedkeel show {quoted}"]
+    console().print("\n".join(lines), markup=False, soft_wrap=True)
+
+
+def _percent(share: float | None) -> str:
+    return "—" if share is None else f"{100 * share:.1f} %"

@@ -1,0 +1,69 @@
+"""How a cohort is cut into pieces of work, so that the sum is the serial one and no worker waits for long.
+
+Uploads are summed in chunks of eight by drawn position. While there is plenty to do a worker takes a whole
+chunk and sends back its sum; towards the end of the round single clients are handed out, the longest first,
+and the chunk is summed here in drawn order: the same additions in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from fedkeel.engines.contract import Answer, Order, Setting
+from fedkeel.engines.local import answer
+from fedkeel.oracle import Oracle
+from fedkeel.records import Record
+from fedkeel.reducers import CHUNK, Reducer
+
+
+class Piece(NamedTuple):
+    """Neighbouring positions of a cohort; a whole chunk is summed by the worker, a single client is not."""
+
+    start: int
+    stop: int
+    whole: bool
+
+    def singles(self) -> list[Piece]:
+        """Return the same work client by client."""
+        return [Piece(place, place + 1, whole=False) for place in range(self.start, self.stop)]
+
+
+def chunks(count: int) -> list[range]:
+    """Return the positions that are summed together."""
+    return [range(start, min(start + CHUNK, count)) for start in range(0, count, CHUNK)]
+
+
+def pieces(sizes: Sequence[int], workers: int) -> list[Piece]:
+    """Cut a cohort of clients of these sizes: whole chunks, and singles for the last chunk of each worker."""
+    parts = chunks(len(sizes))
+    whole = parts[: max(0, len(parts) - workers)]
+    rest = range(len(whole) * CHUNK, len(sizes))
+    longest_first = sorted(rest, key=lambda place: -sizes[place])
+    return [
+        *(Piece(part.start, part.stop, whole=True) for part in whole),
+        *(Piece(place, place + 1, whole=False) for place in longest_first),
+    ]
+
+
+def fold(
+    setting: Setting,
+    oracle: Oracle,
+    order: Order,
+    memories: Sequence[Record],
+    places: range,
+    reducer: Reducer,
+) -> tuple[Any, list[Answer]]:
+    """Let the clients at some positions do their rounds; return their sum, and their answers without uploads.
+
+    `memories` are those of these positions. One upload at a time is alive.
+    """
+    kept: list[Answer] = []
+
+    def uploads() -> Iterator[tuple[float, Record]]:
+        for place, memory in zip(places, memories, strict=True):
+            given = answer(setting, oracle, order, order.clients[place], memory)
+            kept.append(given.without_upload())
+            yield order.weights[place], given.upload
+
+    return reducer.fold(uploads()), kept

@@ -1,0 +1,178 @@
+"""A worker process: waits for a piece of a cohort, lets its clients do their rounds, answers.
+
+It keeps nothing between two pieces but the round's order, so one that dies can be replaced without a trace.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+import torch
+
+from fedkeel.engines.contract import Order, Setting
+from fedkeel.engines.local import answer
+from fedkeel.engines.mainmodule import remember_main
+from fedkeel.engines.pieces import Piece, fold
+from fedkeel.engines.shared import Place, Slab
+from fedkeel.errors import FedkeelError
+from fedkeel.oracle import Oracle
+from fedkeel.records import Record
+from fedkeel.reducers import Reducer
+
+_HEARTBEAT = 0.5
+
+
+class Handles(NamedTuple):
+    """The file descriptors a worker is born with: a pipe, and the slabs of the run, the round and itself."""
+
+    pipe: int
+    data: int
+    board: int
+    inbox: int
+    outbox: int
+
+
+class Start(NamedTuple):
+    """The first message: where the setting lies, and what else makes two processes compute alike."""
+
+    setting: list[Place]
+    main: dict[str, str]
+    channels_last: bool
+    switches: TorchState
+
+
+class TorchState(NamedTuple):
+    """Global switches of torch that change results."""
+
+    dtype: torch.dtype
+    matmul: str
+    deterministic: bool
+    mkldnn: bool
+
+    @classmethod
+    def now(cls) -> TorchState:
+        """Return how this process is set."""
+        return cls(
+            torch.get_default_dtype(),
+            torch.get_float32_matmul_precision(),
+            torch.are_deterministic_algorithms_enabled(),
+            torch.backends.mkldnn.enabled,  # type: ignore[attr-defined]
+        )
+
+    def take_over(self) -> None:
+        """Set this process so."""
+        torch.set_default_dtype(self.dtype)
+        torch.set_float32_matmul_precision(self.matmul)
+        torch.use_deterministic_algorithms(self.deterministic)
+        torch.backends.mkldnn.set_flags(self.mkldnn)  # type: ignore[no-untyped-call]
+
+
+class Job(NamedTuple):
+    """A piece to work on, where its memories lie, and where the round's order lies if it is a new one."""
+
+    piece: Piece
+    memories: list[Place]
+    order: list[Place] | None
+
+
+class Done(NamedTuple):
+    """Where a piece's result lies: (sum, answers) of a whole chunk, an answer with upload of a single."""
+
+    result: list[Place]
+
+
+class Failed(NamedTuple):
+    """The exception that a piece ended with, in parts."""
+
+    error: bytes
+
+    def exception(self) -> BaseException:
+        """Return the exception, of the type it had."""
+        kind, args, state = pickle.loads(self.error)
+        made: BaseException = kind.__new__(kind, *args)
+        made.args = args
+        made.__dict__.update(state)
+        return made
+
+
+def main(handles: Handles, parent: int) -> None:
+    """Serve until the parent hangs up or dies."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    torch.set_num_threads(1)
+    try:
+        _serve(Connection(handles.pipe), handles)
+    except (EOFError, ConnectionError):
+        os._exit(0)  # nothing here is worth an orderly end
+
+
+def _end_with(parent: int) -> None:
+    """End this process soon after its parent, however that one ended and whatever goes on here."""
+    while os.getppid() == parent:
+        time.sleep(_HEARTBEAT)
+    os._exit(1)
+
+
+def _serve(pipe: Connection, handles: Handles) -> None:
+    start: Start = pipe.recv()
+    try:
+        desk = _Desk(start, handles)
+    except Exception as problem:
+        pipe.send(Failed(_portable(problem)))
+        return
+    pipe.send(None)
+    while True:
+        pipe.send(desk.reply(pipe.recv()))
+
+
+class _Desk:
+    """What a worker works with."""
+
+    def __init__(self, start: Start, handles: Handles) -> None:
+        start.switches.take_over()
+        remember_main(start.main)
+        self.setting: Setting = Slab(handles.data, private=True).read(start.setting)
+        self.oracle = Oracle(self.setting.task, self.setting.device)
+        self.oracle.channels_last = start.channels_last
+        self.board, self.inbox, self.outbox = (Slab(handle) for handle in handles[2:])
+        self.round: tuple[Order, Reducer] | None = None
+
+    def reply(self, job: Job) -> Done | Failed:
+        """Do a piece, or tell why not."""
+        try:
+            if job.order is not None:
+                self.round = self.board.read(job.order)
+            return Done(self.outbox.write(self._result(job.piece, self.inbox.read(job.memories))))
+        except Exception as problem:
+            return Failed(_portable(problem))
+
+    def _result(self, piece: Piece, memories: Sequence[Record]) -> Any:
+        assert self.round is not None
+        order, reducer = self.round
+        if not piece.whole:
+            return answer(self.setting, self.oracle, order, order.clients[piece.start], memories[0])
+        places = range(piece.start, piece.stop)
+        return fold(self.setting, self.oracle, order, memories, places, reducer)
+
+
+def _portable(problem: Exception) -> bytes:
+    """Return an exception as bytes, also one whose constructor asks for more than its message."""
+    state = dict(problem.__dict__)
+    if not isinstance(problem, FedkeelError):
+        told = "".join(traceback.format_exception(problem))
+        state["__notes__"] = [*state.get("__notes__", []), f"In a worker process:\n{told}"]
+    try:
+        pickled = pickle.dumps((type(problem), problem.args, state))
+        pickle.loads(pickled)
+    except Exception:
+        text = f"{type(problem).__name__}: {problem}"
+        pickled = pickle.dumps((RuntimeError, (text,), {"__notes__": state.get("__notes__", [])}))
+    return pickled
