@@ -41,7 +41,9 @@ def tiny_net(sizes: list[int], seed: int = 0) -> Problem:
     return _problem(problem, network, nn.functional.cross_entropy, {"accuracy": fk.accuracy}, sizes, seed)
 
 
-def _problem(reference: Any, model: nn.Module, loss: Any, metrics: Any, sizes: list[int], seed: int) -> Problem:
+def _problem(
+    reference: Any, model: nn.Module, loss: Any, metrics: Any, sizes: list[int], seed: int
+) -> Problem:
     rng = np.random.default_rng(seed)
     clients = reference.sample(sizes, rng)
     x0 = rng.normal(size=reference.size) * 0.5
@@ -61,11 +63,25 @@ class Round(NamedTuple):
 
 
 def play(
-    problem: Problem, algorithm: Any, *, rounds: int, cohort: int, work: fk.Work, engine: str = "serial", **options: Any
+    problem: Problem,
+    algorithm: Any,
+    *,
+    rounds: int,
+    cohort: int,
+    work: fk.Work,
+    engine: str = "serial",
+    **options: Any,
 ) -> list[Round]:
     """Train with fedkeel and return the state after every round."""
     session = open_session(
-        problem.task, problem.federation, algorithm, rounds=rounds, cohort=cohort, work=work, engine=engine, **options
+        problem.task,
+        problem.federation,
+        algorithm,
+        rounds=rounds,
+        cohort=cohort,
+        work=work,
+        engine=engine,
+        **options,
     )
     played = []
     with closing(session.loop.engine):

@@ -61,7 +61,9 @@ def test_nova_is_fedavg_with_equal_sizes() -> None:
 def test_c_is_the_mean_of_all_c_i_after_every_round(option: Any, cohort: int, weighting: Any) -> None:
     problem = tiny_net(RAGGED)
     weights = np.array(RAGGED, dtype=float) if weighting == "samples" else np.ones(6)
-    for after in play(problem, fk.SCAFFOLD(0.7, option), rounds=8, cohort=cohort, work=WORK, weighting=weighting):
+    for after in play(
+        problem, fk.SCAFFOLD(0.7, option), rounds=8, cohort=cohort, work=WORK, weighting=weighting
+    ):
         total = sum(weights[i] * memory.c_i.numpy() for i, memory in after.memories.items())
         np.testing.assert_allclose(total / weights.sum(), after.server.c.numpy(), rtol=1e-12, atol=1e-15)
 
@@ -80,7 +82,7 @@ def test_equation_10_of_fedinit() -> None:
     """x_{t+1} − w_i = β(w_i,prev − x_t) + (x_{t+1} − x_t) + Σ lr·dir, with Σ lr·dir = start − end."""
     beta, problem = 0.2, tiny_net(RAGGED)
     x = problem.x0
-    last = {i: problem.x0 for i in range(len(RAGGED))}
+    last = dict.fromkeys(range(len(RAGGED)), problem.x0)
     for after in play(problem, fk.FedInit(beta), rounds=8, cohort=3, work=WORK):
         following = after.models["x"]
         for i in after.row["cohort"]:

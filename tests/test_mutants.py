@@ -126,7 +126,8 @@ def largest_difference(algorithm: Any, name: str, knobs: dict[str, Any]) -> floa
     played = play(problem, algorithm, rounds=6, cohort=2, work=WORK)
     expected = expect(problem, name, rounds=6, cohort=2, work=WORK, **knobs)
     return max(
-        float(np.abs(ours.models["x"] - theirs["x"]).max()) for ours, theirs in zip(played, expected, strict=True)
+        float(np.abs(ours.models["x"] - theirs["x"]).max())
+        for ours, theirs in zip(played, expected, strict=True)
     )
 
 

@@ -80,7 +80,9 @@ CLASSIFIERS = {"FedNTD", "MOON"}  # their losses need logits and features
 RELAXED = [name for name in CASES if name != "FedInit"]
 
 
-def agree(played: list[Any], expected: list[dict[str, Any]], server: dict[str, str], client: dict[str, str]) -> None:
+def agree(
+    played: list[Any], expected: list[dict[str, Any]], server: dict[str, str], client: dict[str, str]
+) -> None:
     """Compare models, server and client memories after every round."""
     for after, truth in zip(played, expected, strict=True):
         close(after.models["x"], truth["x"])
@@ -98,14 +100,17 @@ def close(ours: np.ndarray, theirs: np.ndarray) -> None:
 
 
 def problems_of(name: str) -> list[str]:
-    return ["tiny net"] if name.split("(")[0] in CLASSIFIERS else list(PROBLEMS)
+    return ["tiny net"] if name.split("(", maxsplit=1)[0] in CLASSIFIERS else list(PROBLEMS)
 
 
 def grid(names: list[str]) -> list[Any]:
     rows = []
     for name in names:
         axes = (problems_of(name), [5, 2], [1.0, 0.8], list(SIZES))
-        rows += [pytest.param(name, *row, id=f"{name}-{'-'.join(map(str, row))}") for row in itertools.product(*axes)]
+        rows += [
+            pytest.param(name, *row, id=f"{name}-{'-'.join(map(str, row))}")
+            for row in itertools.product(*axes)
+        ]
     return rows
 
 
@@ -180,7 +185,9 @@ def test_clipping(name: str, clip_on: Any) -> None:
     agree(played, expect(given, reference, rounds=3, cohort=3, work=work, **knobs), server, client)
 
 
-@pytest.mark.parametrize("name", [n for n in CASES if n not in {"FedSAM", "FedSpeed", "FedSMOO", "MoFedSAM", "FedGamma"}])
+@pytest.mark.parametrize(
+    "name", [n for n in CASES if n not in {"FedSAM", "FedSpeed", "FedSMOO", "MoFedSAM", "FedGamma"}]
+)
 def test_sharp(name: str) -> None:
     algorithm, reference, knobs, server, client = CASES[name]
     work = fk.Work(epochs=1, batch_size=3, lr=0.1, weight_decay=0.02)

@@ -1,9 +1,10 @@
 """Checkpoints: safetensors and JSON, each with its SHA-256, whole or absent at every instant.
 
 A checkpoint is a directory that is filled under a temporary name, synced and renamed. It holds the server and
-the memories of the clients that changed since the one before; `checkpoint.json` says in which checkpoint each
-client's memory lies. A new checkpoint takes over the memories of older ones that are not much larger than
-itself, so the cost of a checkpoint follows the clients that took part, not the population.
+a segment: the memories of the clients that changed since the one before; `checkpoint.json` lists the segments
+that are needed, and of a client in several the newest holds. A new segment takes over older ones that are not
+much larger than itself, so the cost of a checkpoint follows the clients that took part, never the population,
+and all segments together stay below twice the memories there are.
 """
 
 from __future__ import annotations
@@ -12,16 +13,17 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from fedkeel import segments
 from fedkeel.errors import StorageError
-from fedkeel.records import Record, leaves
 from fedkeel.runs import storage, sync_directory
 from fedkeel.store import Store
 
@@ -30,19 +32,19 @@ _KEPT = 2
 
 
 class Segment(NamedTuple):
-    """Which clients' memories lie in which checkpoint, and the hash of that file."""
+    """A checkpoint's file of memories: in which folder, its hash, whose memories."""
 
     folder: str
     sha256: str
-    clients: list[int]
+    clients: np.ndarray
 
 
 class Loaded(NamedTuple):
-    """A checkpoint as read: plain values, named tensors, and each client's named tensors."""
+    """A checkpoint as read: plain values, named tensors, and the clients' memories one after another."""
 
     values: dict[str, Any]
     tensors: dict[str, Tensor]
-    memories: dict[int, dict[str, Tensor]]
+    memories: Iterator[tuple[int, dict[str, Tensor]]]
 
 
 class Checkpoints:
@@ -64,28 +66,29 @@ class Checkpoints:
         name = f"round-{round:08d}"
         if name == self.latest:
             return
-        dropped, changed = store.news()
+        dropped, changed = store.changes()
         moved, kept = _absorb([] if dropped else self._segments, changed)
         with storage(self.path):
-            temporary = self.path / f".{name}.tmp"
-            shutil.rmtree(temporary, ignore_errors=True)
-            temporary.mkdir(parents=True)
+            temporary = self._fresh(f".{name}.tmp")
             hashes = {_SERVER: _write(temporary / _SERVER, save(_plain(tensors)))}
-            segments = kept
             if moved:
-                blob = save(_plain(_named(store, moved)))
-                segments = [*kept, Segment(name, _write(temporary / _MEMORIES, blob), sorted(moved))]
-            index = {"values": dict(values), "sha256": hashes, "segments": segments}
+                sha256 = segments.write(temporary / _MEMORIES, store, moved)
+                kept = [*kept, Segment(name, sha256, np.array(sorted(moved)))]
+            listed = [[segment.folder, segment.sha256, len(segment.clients)] for segment in kept]
+            index = {"values": dict(values), "sha256": hashes, "segments": listed}
             _write(temporary / _INDEX, json.dumps({**index, "own": _digest(index)}).encode())
             sync_directory(temporary)
             shutil.rmtree(self.path / name, ignore_errors=True)  # a damaged one that was passed over
             os.replace(temporary, self.path / name)
             sync_directory(self.path)
-            self._segments, self.latest = segments, name
+            self._segments, self.latest = kept, name
+            store.settle()
             self._prune()
 
     def read(self, report: Callable[[str], None]) -> Loaded | None:
         """Return the newest whole checkpoint; damaged ones are reported and passed over."""
+        for unfinished in self.path.glob(".*.tmp"):
+            shutil.rmtree(unfinished, ignore_errors=True)
         folders = sorted((p for p in self.path.glob("round-*") if p.is_dir()), reverse=True)
         for folder in folders:
             try:
@@ -104,43 +107,56 @@ class Checkpoints:
         index = json.loads((folder / _INDEX).read_text())
         if index.pop("own") != _digest(index):
             raise ValueError(f"{_INDEX} does not match its hash")
-        tensors = load(_checked(folder / _SERVER, index["sha256"][_SERVER]))
-        segments = [Segment(*segment) for segment in index["segments"]]
-        memories: dict[int, dict[str, Tensor]] = {}
-        for segment in segments:
-            stored = load(_checked(self.path / segment.folder / _MEMORIES, segment.sha256))
-            wanted = set(segment.clients)
-            for name, tensor in stored.items():
-                client, _, leaf = name.partition(".")
-                if int(client) in wanted:
-                    memories.setdefault(int(client), {})[leaf] = tensor
-        self._segments, self.latest = segments, folder.name
-        return Loaded(index["values"], tensors, memories)
+        tensors = load(_checked(folder / _SERVER, index["sha256"][_SERVER]).read_bytes())
+        found = [
+            Segment(name, sha256, np.array(segments.clients_of(_checked(self._memories(name), sha256))))
+            for name, sha256, _ in index["segments"]
+        ]
+        self._segments, self.latest = found, folder.name
+        return Loaded(index["values"], tensors, self._newest(found))
+
+    def _newest(self, found: list[Segment]) -> Iterator[tuple[int, dict[str, Tensor]]]:
+        """Yield each client once, from the newest segment that holds it."""
+        seen: set[int] = set()
+        for segment in reversed(found):
+            for client, named in segments.read(self._memories(segment.folder)):
+                if client not in seen:
+                    yield client, named
+            seen.update(segment.clients.tolist())
+
+    def _memories(self, folder: str) -> Path:
+        return self.path / folder / _MEMORIES
+
+    def _fresh(self, name: str) -> Path:
+        """Return a new empty directory; that of all checkpoints is made durable when it is made."""
+        if not self.path.exists():
+            self.path.mkdir(parents=True)
+            sync_directory(self.path.parent)
+        shutil.rmtree(self.path / name, ignore_errors=True)
+        (self.path / name).mkdir()
+        return self.path / name
 
     def _prune(self) -> None:
-        whole = sorted(p.name for p in self.path.glob("round-*"))
-        needed = set(whole[-_KEPT:])
+        """Remove what neither of the last two checkpoints needs; newer ones were damaged and passed over."""
+        present = sorted(p.name for p in self.path.glob("round-*"))
+        needed = {name for name in present if name <= str(self.latest)}
+        needed = set(sorted(needed)[-_KEPT:])
         for name in tuple(needed):
             try:
                 index = json.loads((self.path / name / _INDEX).read_text())
                 needed |= {segment[0] for segment in index["segments"]}
             except (OSError, ValueError, KeyError):
                 continue  # a damaged one needs nothing
-        for name in set(whole) - needed:
+        for name in set(present) - needed:
             shutil.rmtree(self.path / name, ignore_errors=True)
 
 
-def _absorb(segments: list[Segment], changed: set[int]) -> tuple[set[int], list[Segment]]:
+def _absorb(present: list[Segment], changed: set[int]) -> tuple[set[int], list[Segment]]:
     """Decide which clients are written now and which older segments stay."""
-    kept = [s._replace(clients=[c for c in s.clients if c not in changed]) for s in segments]
-    kept = [segment for segment in kept if segment.clients]
-    while kept and changed and len(kept[-1].clients) <= 2 * len(changed):
-        changed |= set(kept.pop().clients)
-    return changed, kept
-
-
-def _named(memories: Mapping[int, Record], clients: Iterable[int]) -> dict[str, Tensor]:
-    return {f"{i}.{name}": tensor for i in sorted(clients) for name, tensor in leaves(memories[i])}
+    kept, moved = list(present), set(changed)
+    while kept and moved and len(kept[-1].clients) <= 2 * len(moved):
+        moved.update(kept.pop().clients.tolist())
+    return moved, kept
 
 
 def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -156,11 +172,11 @@ def _write(path: Path, content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _checked(path: Path, sha256: str) -> bytes:
-    content = path.read_bytes()
-    if hashlib.sha256(content).hexdigest() != sha256:
-        raise ValueError(f"{path.name} does not match its hash")
-    return content
+def _checked(path: Path, sha256: str) -> Path:
+    with path.open("rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
+            raise ValueError(f"{path.name} does not match its hash")
+    return path
 
 
 def _digest(index: Mapping[str, Any]) -> str:

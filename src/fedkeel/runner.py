@@ -24,6 +24,7 @@ from fedkeel.checkpoints import Checkpoints, Loaded
 from fedkeel.data.federation import Federation
 from fedkeel.engines import ENGINES, choose
 from fedkeel.engines.contract import Setting
+from fedkeel.engines.mainmodule import refuse_unguarded
 from fedkeel.errors import ConfigError, Diverged, Stopped, StorageError, did_you_mean
 from fedkeel.interrupts import uninterrupted
 from fedkeel.methods.relaxed import Relaxed
@@ -81,6 +82,7 @@ def train(
     eval_every: int = 1,
     checkpoint_every: int | None = None,
     threads: int | None = None,
+    workers: int | None = None,
     device: str | torch.device = "cpu",
     callback: Callable[[Row], None] | None = None,
     experiment: Mapping[str, Any] | None = None,
@@ -95,7 +97,7 @@ def train(
         cohort: clients a round: a count (int) or a fraction (float).
         work: a client's local work.
         seed: all randomness of the run comes from here; no global state is read or left changed.
-        engine: "auto" or "serial".
+        engine: "auto", "serial" or "processes".
         run_dir: where to keep the run; without it nothing is written.
         resume: go on from what `run_dir` holds, or start where it holds nothing.
         sampling: "fixed" draws exactly the cohort, "bernoulli" each client with that probability.
@@ -104,10 +106,12 @@ def train(
         eval_every: judge the model after every so many rounds, and after the last.
         checkpoint_every: rounds between checkpoints; by default one every 20 seconds.
         threads: threads of a local step; by default from the size of a step.
+        workers: processes of the engine "processes"; by default one a core.
         device: where the model and its vectors live.
         callback: called with each round's row.
         experiment: what `experiment.toml` shall hold, where the run comes from a file.
     """
+    refuse_unguarded()
     _check_counts(checkpoint_every=checkpoint_every)
     if resume and run_dir is None:
         raise ConfigError("resume=True needs run_dir: the directory of the run to go on with")
@@ -129,6 +133,7 @@ def train(
         reducer=reducer,
         eval_every=eval_every,
         threads=threads,
+        workers=workers,
         device=device,
     )
     with closing(session.loop.engine):
@@ -137,6 +142,7 @@ def train(
             return _result(session, {}, None)
         with closing(RunDirectory(Path(run_dir))) as directory:
             manifest = _manifest(session.loop, as_stages(algorithm), cohort)
+            session.store = Store(scratch=directory.path)
             keeper = _Keeper(directory, checkpoint_every)
             if directory.holds_run:
                 _check_identity(directory, manifest["identity"])
@@ -162,13 +168,15 @@ def open_session(
     reducer: Reducer | None = None,
     eval_every: int = 1,
     threads: int | None = None,
+    workers: int | None = None,
     device: str | torch.device = "cpu",
 ) -> Session:
     """Check everything and return a session before its first round; `session.rounds()` plays it.
 
     For those who want to see the state between rounds; `train` is the easy way. Close `loop.engine` after.
     """
-    _check_counts(rounds=rounds, eval_every=eval_every, threads=threads)
+    refuse_unguarded()
+    _check_counts(rounds=rounds, eval_every=eval_every, threads=threads, workers=workers)
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise ConfigError(f"seed = {seed!r}: give a whole number from 0 on")
     if engine not in ENGINES:
@@ -181,7 +189,7 @@ def open_session(
     oracle = Oracle(task, setting.device)
     check(setting, oracle)
     _warn_of_growth(given, drawn)
-    worker = choose(engine, setting, oracle, threads)
+    worker = choose(engine, setting, oracle, threads, workers)
     stages = given.fixed(rounds)
     loop = Loop(setting, stages, drawn, reducer or Mean(), rounds, eval_every, worker, oracle)
     return Session(loop, begin(loop), Store(), [])
@@ -216,7 +224,7 @@ class _Keeper:
             )
         session.history[:] = self.directory.keep_rows(done)
         if loaded is not None:
-            session.state, session.store = _unpack(session.loop, session.state, loaded)
+            session.state = _unpack(session, loaded)
 
     def row(self, session: Session, row: Row) -> None:
         """Keep a round's row, and a checkpoint where one is due."""
@@ -268,22 +276,19 @@ def _rescue(session: Session, keeper: _Keeper | None) -> str:
     return f"; the last good checkpoint is {place}"
 
 
-def _unpack(loop: Loop, fresh: State, loaded: Loaded) -> tuple[State, Store]:
+def _unpack(session: Session, loaded: Loaded) -> State:
     """Rebuild state and memories from named tensors, in the records of the stage's method."""
-    device = loop.setting.device
-    tensors = {name: tensor.to(device) for name, tensor in loaded.tensors.items()}
-    stage = loaded.values["stage"]
-    method = loop.stages.parts[stage].method
+    loop, values = session.loop, loaded.values
+    tensors = {name: tensor.to(loop.setting.device) for name, tensor in loaded.tensors.items()}
+    method = loop.stages.parts[values["stage"]].method
     x0 = tensors["x0"]
-    server = rebuild(method.init(x0), {n.removeprefix("server."): t for n, t in tensors.items()})
-    template = method.enlist(x0)
-    memories = {
-        client: rebuild(template, {name: tensor.to(device) for name, tensor in named.items()})
-        for client, named in loaded.memories.items()
-    }
-    return fresh._replace(
-        round=loaded.values["round"], stage=stage, x0=x0, server=server, buffers=tensors["buffers"]
-    ), Store(memories)
+    named = {n.removeprefix("server."): t for n, t in tensors.items() if n.startswith("server.")}
+    server, template = rebuild(method.init(x0), named), method.enlist(x0)
+    for client, memory in loaded.memories:
+        placed = {name: tensor.to(loop.setting.device) for name, tensor in memory.items()}
+        session.store.commit({client: rebuild(template, placed)})
+    session.store.settle()
+    return State(values["round"], values["stage"], x0, server, tensors["buffers"])
 
 
 def _result(session: Session, manifest: Mapping[str, Any], directory: RunDirectory | None) -> Result:

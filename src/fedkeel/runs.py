@@ -48,7 +48,9 @@ class RunDirectory:
 
     def start(self, experiment: str, manifest: Mapping[str, Any]) -> None:
         """Begin a run in an empty directory. The manifest is written last: it marks the run as begun."""
-        strangers = [p.name for p in self.path.iterdir() if p.name not in {".lock", "experiment.toml"}]
+        names = ("experiment.toml", "manifest.json")
+        ours = {".lock", names[0], *(_temporary(self.path / name).name for name in names)}
+        strangers = [p.name for p in self.path.iterdir() if p.name not in ours]
         if strangers:
             raise StorageError(
                 f"{self.path}: holds {strangers[0]} and no run of fedkeel: choose an empty or new directory"
@@ -90,6 +92,7 @@ class RunDirectory:
     def sync_rows(self) -> None:
         """Make the rows durable, before a checkpoint counts on them."""
         with storage(self.path):
+            sync_directory(self.path)
             for name in ("metrics.jsonl", "timings.jsonl"):
                 if (self.path / name).exists():
                     with (self.path / name).open("a") as file:
@@ -156,13 +159,18 @@ def storage(path: Path) -> Iterator[None]:
 
 def write_durably(path: Path, content: bytes) -> None:
     """Write a file so that it is there whole or not at all, even after a crash."""
-    temporary = path.with_name(f".{path.name}.tmp")
+    temporary = _temporary(path)
     with temporary.open("wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
     sync_directory(path.parent)
+
+
+def _temporary(path: Path) -> Path:
+    """Return the name under which a file is written before it takes its own."""
+    return path.with_name(f".{path.name}.tmp")
 
 
 def sync_directory(path: Path) -> None:

@@ -245,3 +245,16 @@ def test_few_and_many_local_steps_both_need_more_rounds(form):
         for K in (1, 20, 45)
     ]
     assert by_K[0] > by_K[1] < by_K[2]
+
+
+def test_every_printed_condition_has_its_factor():
+    by_name = {c.name: c.factor for c in bs.theorem_4_7_conditions(C, S, "as_printed")}
+    assert by_name["a ≤ τ1²/10"] == pytest.approx(0.1 / 0.025)
+    assert by_name["α ≤ τ1²/10"] == pytest.approx(0.2 / 0.025)
+    assert by_name["τ1 < 1"] == pytest.approx(0.5)
+    assert by_name["λ1 ≤ 1"] == pytest.approx(0.00375)
+    assert by_name["η_g ≤ τ1²/(20Kbη_l)"] == pytest.approx(4)
+    assert by_name["η_l within Theorem 4.7"] == pytest.approx(0.48)
+    # Lemma 6.3: 1/(α²K) = 12.5, 1/(2βK) = ¼
+    lemma = {c.name: c.factor for c in bs.drift_conditions(C, bs.Steps(K=2, eta_l=0.5))}
+    assert lemma == pytest.approx({"η_l ≤ 1/(α²K)": 0.04, "η_l ≤ 1/(2βK)": 2, "η_l ≤ 1": 0.5})

@@ -492,3 +492,47 @@ def test_the_gain_of_beta_fades_as_k_grows():
         return at[1] / at[0]
 
     assert gain(1) < gain(10) < gain(1000) < 1
+
+
+def factor(conditions, name: str) -> float:
+    return next(c.factor for c in conditions if c.name == name)
+
+
+def test_edges_of_the_conditions():
+    few = fi.variance_conditions(replace(RUN, K=2, N=2, C=3), "as_printed")
+    assert [c.holds for c in few if c.name in ("K > 1", "N > 1", "N < C")] == [True] * 3
+    one = fi.variance_conditions(replace(RUN, K=1, N=1, C=1), "as_printed")
+    assert [c.holds for c in one if c.name in ("K > 1", "N > 1", "N < C")] == [False] * 3
+    # λμηK = 2 at μ = 2/(λ·0.005), ζμηK likewise
+    plain = replace(RUN, beta=0.0)
+    steep = fi.theorem_4(plain, mu=2 / (lam(0, 0, 0) * 0.005), **NOISE)
+    assert factor(steep.conditions, "λμηK ≤ 1") == pytest.approx(2)
+    z = 0.5 - 6 * 0.01 - 6e-4
+    assert factor(fi.theorem_9(plain, mu=2 / (z * 0.005), a=1, b=1).conditions, "ζμηK ≤ 1") == pytest.approx(
+        2
+    )
+
+
+def test_theorem_12_as_printed_says_when_t0_is_no_round():
+    # t0 = √(A/(NUK))·√T = 4√(σ_l/6) at U = 3, β = 0.25 (above): σ_l = 6/64 gives ½, 6·64 gives 32 > T = 16
+    args = {"beta": 0.25, "L": 2.0, "U": 3.0, "form": "as_printed"}
+    early = fi.theorem_12(SAMPLING, sigma_l=6 / 64, **args)
+    assert factor(early.conditions, "t0 ≥ 1") == pytest.approx(2)
+    late = fi.theorem_12(SAMPLING, sigma_l=6 * 64, **args)
+    assert factor(late.conditions, "t0 ≤ T") == pytest.approx(2)
+    # repaired stays at t0 = T: NUK·16/50 + A/50 with A = 12·64
+    assert fi.theorem_12(SAMPLING, sigma_l=6 * 64, **args | {"form": "repaired"}).value == pytest.approx(
+        (12 * 16 + 12 * 64) / 50
+    )
+
+
+def test_theorem_15_divides_by_the_first_beta_only():
+    ends = fi.theorem_15(replace(SAMPLING, T=1), betas=[0.1, 0.0], a=1, b=1)
+    assert ends.value == pytest.approx(0.25 * 9 * 2 / (0.2 * 50))
+    assert [c.name for c in ends.violated] == ["η_t/β^t does not grow"]
+
+
+def test_table_2_names_its_assumptions():
+    assert {r.theorem: r.assumptions for r in fi.TABLE_2} == {
+        1: (1, 3, 5), 4: (1, 2, 3, 5), 6: (1, 4, 6), 9: (1, 2, 4, 6)
+    }  # fmt: skip

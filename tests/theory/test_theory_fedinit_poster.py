@@ -88,3 +88,11 @@ def test_bad_constants_are_refused():
         replace(H, lam=0.0)
     with pytest.raises(ValueError, match="G2 is -1"):
         replace(H, G2=-1.0)
+
+
+def test_the_cost_table_is_the_posters():
+    rows = {c.method: (c.communication, c.gradients, c.storage) for c in poster.COSTS}
+    assert rows == {
+        "FedAvg": (1, 1, 1), "FedAdam": (1, 1, 1), "FedSAM": (1, 2, 2), "SCAFFOLD": (2, 1, 3),
+        "FedDyn": (1, 1, 3), "FedCM": (2, 1, 2), "FedInit": (1, 1, 1),
+    }  # fmt: skip

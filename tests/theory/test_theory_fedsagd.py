@@ -251,3 +251,19 @@ def test_theorem_4_1_is_never_nan(K, eta_l, eta, s, beta):
     steps = fs.Steps(K=K, eta_l=eta_l, eta=eta, s=s, m=20, beta=beta, lam=0.5, L=1.0)
     assert fs.product_limit(steps) >= 0
     assert fs.theorem_4_1(steps, T=10, D_0=1.0, sigma_l2=1.0, sigma_g2=1.0).value >= 0
+
+
+def test_the_communication_column():
+    printed = {"SCAFFOLD": 2, "FedLNAG": 2, "MimeLite": 2, "FedCM": 1.5, "FedANAG": 1.5, "FedSAGD": 1.5}
+    for row in fs.table_1(RUN):
+        assert row.communication(1) == row.communication(1, "unicast") == printed.get(row.method, 1)
+        few, many = row.communication(1), row.communication(10**6)
+        assert many == pytest.approx(1 if few == 1.5 else few, abs=1e-5)
+
+
+def test_two_clients_and_one():
+    two = fs.theorem_4_1(replace(STEPS, s=1, m=2), T=4, D_0=0.0, sigma_l2=0.0, sigma_g2=1.0)
+    # K = 4, s = 1, T = 4: ω = 1·(1/4 + 1/64 + 1/4)
+    assert two.value == pytest.approx(1 / 4 + (1 + 4) * (0.5 + 1 / 64))
+    alone = fs.theorem_4_1(replace(STEPS, s=1, m=1), T=4, D_0=0.0, sigma_l2=0.0, sigma_g2=1.0)
+    assert alone.value == pytest.approx(1 / 4)

@@ -34,7 +34,7 @@ fedkeel demo
 
 fedkeel demo --out runs/first"""
 _DEMO_METHODS = ("FedAvg", "SCAFFOLD", "FedInit")
-_DEMO = ("rounds=60", "data.clients=50", "data.split=DirichletByClass(0.1)", "cohort=10", "target=0.9")
+_DEMO = ("rounds=40", "data.clients=50", "data.split=DirichletByClass(0.1)", "cohort=10", "target=0.85")
 
 
 def register(app: typer.Typer) -> None:
@@ -52,7 +52,7 @@ def demo(out: opt.Out = None, as_json: opt.Json = False) -> None:
     _go(Comparison.of(_DEMO_METHODS, 3, base), out or paths.fresh("demo"), as_json=as_json)
 
 
-def compare(
+def compare(  # noqa: PLR0917  Typer reads the parameters as options
     methods: Annotated[
         list[str], typer.Argument(metavar="METHOD...", help='Methods, as scaffold or "fedprox(mu=0.1)".')
     ],
@@ -117,8 +117,8 @@ def _go(comparison: Comparison, out: Path, *, as_json: bool) -> None:
     problems = [trial for trial in trials if trial.problem is not None]
     if problems:
         first = problems[0]
-        text = f"{len(problems)} of {len(trials)} runs diverged; {first.method}, seed {first.seed}: {first.problem}"
-        raise Diverged(text, round=len(first.rows))
+        text = f"{len(problems)} of {len(trials)} runs diverged; {first.method}, seed {first.seed}: "
+        raise Diverged(text + str(first.problem), round=len(first.rows))
 
 
 def _play(comparison: Comparison, out: Path, *, quiet: bool) -> list[Trial]:

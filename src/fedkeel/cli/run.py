@@ -40,7 +40,7 @@ def register(app: typer.Typer) -> None:
     app.command(epilog=_RESUME_EXAMPLES)(resume)
 
 
-def run(
+def run(  # noqa: PLR0917  Typer reads the parameters as options
     file: Annotated[
         Path | None, typer.Argument(help="Experiment as TOML; without it, the default one on digits.")
     ] = None,

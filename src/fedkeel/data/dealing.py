@@ -114,8 +114,9 @@ def exhaust(
     order = rng.permutation(len(seat))
     seat, drawn = seat[order], drawn[order]
     open_logits = logits.copy()
+    small = np.min_scalar_type(len(count))  # two bytes or fewer are sorted in linear time
     while True:
-        queue = np.argsort(drawn, kind="stable")
+        queue = np.argsort(drawn.astype(small), kind="stable")
         used = np.bincount(drawn, minlength=len(count))
         over = np.flatnonzero(used > count)
         if over.size == 0:
@@ -123,10 +124,9 @@ def exhaust(
         starts = np.cumsum(used) - used
         refused = queue[starts[over] + count[over]]
         first = int(np.argmin(refused))
-        gone, when = over[first], refused[first]
+        gone = over[first]
         open_logits[:, gone] = -np.inf
         again = queue[starts[gone] + count[gone] : starts[gone] + used[gone]]
-        assert again[0] == when
         shares = normalise(open_logits[seat[again]], alpha)
         drawn[again] = choose(shares, np.arange(len(again)), rng)
 

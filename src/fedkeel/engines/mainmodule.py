@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from multiprocessing import process, spawn
+from typing import NamedTuple
 
 from fedkeel.errors import ConfigError
 
@@ -36,13 +37,28 @@ def main_module() -> dict[str, str]:
     path = getattr(main, "__file__", None)
     if path is None:
         return {}
-    path = os.path.join(process.ORIGINAL_DIR or "", path)
+    path = os.path.join(process.ORIGINAL_DIR or "", path)  # type: ignore[attr-defined]
     return {"init_main_from_path": path} if os.path.exists(path) else {}
 
 
-def remember_main(source: dict[str, str]) -> None:
-    """Remember, in a worker, how the main process's script is imported."""
-    _Script.source = source
+class Surroundings(NamedTuple):
+    """Where the main process finds modules and files, and its script."""
+
+    path: list[str]
+    argv: list[str]
+    directory: str
+    script: dict[str, str]
+
+    @classmethod
+    def now(cls) -> Surroundings:
+        """Return those of this process."""
+        return cls(sys.path, sys.argv, os.getcwd(), main_module())
+
+    def take_over(self) -> None:
+        """Make a worker find the same; the script is imported when it is first needed."""
+        sys.path[:], sys.argv[:] = self.path, self.argv
+        os.chdir(self.directory)
+        _Script.source = self.script
 
 
 def import_main() -> None:

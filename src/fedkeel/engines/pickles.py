@@ -43,10 +43,11 @@ class _ByName(_Apart, pickle.Pickler):
 class _Loader(pickle.Unpickler):
     def __init__(self, file: io.BytesIO, tensors: Sequence[Tensor]) -> None:
         super().__init__(file)
-        self._tensors = tensors
+        self._tensors: Sequence[Tensor] = tensors
 
     def persistent_load(self, pid: Any) -> Tensor:
-        return self._tensors[pid]
+        tensor: Tensor = self._tensors[pid]
+        return tensor
 
     def find_class(self, module_name: str, global_name: str) -> Any:
         if module_name == "__main__":
@@ -83,7 +84,7 @@ def _dump(pickler: type[Any], value: Any) -> tuple[bytes, list[Tensor]]:
 
 
 def _by_value() -> type[Any]:
-    import cloudpickle  # noqa: PLC0415  used where it is installed
+    import cloudpickle  # type: ignore[import-untyped]  # noqa: PLC0415  used where it is installed
 
     class ByValue(_Apart, cloudpickle.Pickler):  # type: ignore[misc]
         pass

@@ -7,12 +7,10 @@ and the chunk is summed here in drawn order: the same additions in the same orde
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from fedkeel.engines.contract import Answer, Order, Setting
-from fedkeel.engines.local import answer
-from fedkeel.oracle import Oracle
+from fedkeel.engines.contract import Answer
 from fedkeel.records import Record
 from fedkeel.reducers import CHUNK, Reducer
 
@@ -46,24 +44,13 @@ def pieces(sizes: Sequence[int], workers: int) -> list[Piece]:
     ]
 
 
-def fold(
-    setting: Setting,
-    oracle: Oracle,
-    order: Order,
-    memories: Sequence[Record],
-    places: range,
-    reducer: Reducer,
-) -> tuple[Any, list[Answer]]:
-    """Let the clients at some positions do their rounds; return their sum, and their answers without uploads.
-
-    `memories` are those of these positions. One upload at a time is alive.
-    """
+def fold(answers: Iterable[tuple[float, Answer]], reducer: Reducer) -> tuple[Any, list[Answer]]:
+    """Return the sum of weighted answers, and the answers without uploads; one upload at a time is alive."""
     kept: list[Answer] = []
 
     def uploads() -> Iterator[tuple[float, Record]]:
-        for place, memory in zip(places, memories, strict=True):
-            given = answer(setting, oracle, order, order.clients[place], memory)
-            kept.append(given.without_upload())
-            yield order.weights[place], given.upload
+        for weight, answer in answers:
+            kept.append(answer.without_upload())
+            yield weight, answer.upload
 
     return reducer.fold(uploads()), kept

@@ -1,8 +1,8 @@
 """The processes engine: a cohort's walks on worker processes of this machine, one thread each.
 
-Workers are started afresh rather than forked, so libraries that do not survive a fork may be in use. The data
-lies in shared memory once; the order of a round is put there once a round. A client's round is a pure function,
-so a worker that dies is replaced, its clients are done again, and nothing changes in the result, which is the
+Nothing of this process is forked, so libraries that do not survive a fork may be in use. The data lies in
+shared memory once; the order of a round is put there once a round. A client's round is a pure function, so a
+worker that dies is replaced, its clients are done again, and nothing changes in the result, which is the
 serial engine's to the bit.
 """
 
@@ -18,7 +18,8 @@ from typing import Any
 
 from fedkeel.data.federation import Federation
 from fedkeel.engines.contract import Answer, Harvest, Order, Setting
-from fedkeel.engines.mainmodule import main_module
+from fedkeel.engines.mainmodule import Surroundings
+from fedkeel.engines.nursery import nursery
 from fedkeel.engines.pickles import Unsendable, dumps
 from fedkeel.engines.pieces import Piece, chunks, pieces
 from fedkeel.engines.serial import fits_channels_last, threads
@@ -48,14 +49,11 @@ class Processes:
         oracle.channels_last = fits_channels_last(setting, oracle)
         self.setting, self.workers = setting, workers or _cores()
         self._data, self._board = Slab(), Slab()
-        self._start = Start(
-            _write(self._data, setting._replace(federation=_without_test(setting.federation)), _parts(setting)),
-            main_module(),
-            oracle.channels_last,
-            TorchState.now(),
-        )
+        lean = setting._replace(federation=_without_test(setting.federation))
+        where = _write(self._data, lean, _parts(setting))
+        self._start = Start(where, Surroundings.now(), oracle.channels_last, TorchState.now())
         self._hands: list[Hand] = []
-        self._staff()
+        nursery()  # imports torch while this process does what else there is to do
 
     @property
     def pids(self) -> list[int]:
@@ -123,6 +121,7 @@ class Processes:
 
     def _replace(self, hand: Hand, work: _Round) -> None:
         """Hire another worker for one that died, whose piece has to be done again."""
+        self._hands.remove(hand)
         ended = hand.bury()
         if hand.piece is not None:
             work.again(hand.piece, ended)
@@ -133,14 +132,14 @@ class Processes:
                     f"engine = 'processes': {_PATIENCE} worker processes in a row died while starting "
                     f"({ended}): is there memory enough? Try fewer workers, or engine='serial'"
                 )
-        self._hands[self._hands.index(hand)] = Hand(self._start, self._data, self._board)
+        self._hands.append(Hand(self._start, self._data, self._board))
 
     def _staff(self) -> None:
         """Bring the workers to their number; those that died idle are replaced."""
         self._stillborn = 0
-        for hand in [hand for hand in self._hands if not hand.alive]:
-            hand.bury()
+        for hand in [hand for hand in self._hands if hand.died_idle]:
             self._hands.remove(hand)
+            hand.bury()
         while len(self._hands) < self.workers:
             self._hands.append(Hand(self._start, self._data, self._board))
 

@@ -1,8 +1,8 @@
 """Values whose tensors lie in memory that several processes map.
 
-A slab is a file without a name: when the last process that holds it ends, however it ends, it is gone. A value
-is written as its pickle and, apart from it, the raw bytes of its tensors, so that a large vector is copied once
-and a pipe carries only places.
+A slab is a file without a name: when the last process that holds it ends, however it ends, it is gone. A
+value is written as its pickle and, apart from it, the raw bytes of its tensors, so that a large vector is
+copied once and a pipe carries only places.
 """
 
 from __future__ import annotations

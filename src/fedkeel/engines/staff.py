@@ -1,19 +1,15 @@
-"""One worker process as its parent sees it."""
+"""One worker process as the engine sees it."""
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from contextlib import suppress
 from multiprocessing import Pipe
 
+from fedkeel.engines.nursery import hire
 from fedkeel.engines.pieces import Piece
 from fedkeel.engines.shared import Slab
 from fedkeel.engines.worker import Handles, Start
-
-_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 
 class Hand:
@@ -28,42 +24,32 @@ class Hand:
         self.piece: Piece | None = None
         self.ready = self.briefed = False
         slabs = (data, board, self.inbox, self.outbox)
-        handles = Handles(theirs.fileno(), *(slab.handle for slab in slabs))
-        code = (
-            f"import sys; sys.path[:] = {sys.path!r}; sys.argv[:] = {sys.argv!r}; "
-            "from fedkeel.engines.worker import Handles, main; "
-            f"main(Handles{tuple(handles)!r}, parent={os.getpid()})"
-        )
         with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", code],
-                stdin=subprocess.DEVNULL,
-                env={**os.environ, **_ONE_THREAD},
-                pass_fds=handles,
-                process_group=0,  # a Ctrl-C in the terminal reaches the parent alone
-            )
+            self._home, self.pid = hire(Handles(theirs.fileno(), *(slab.handle for slab in slabs)))
         with suppress(ConnectionError):  # its end is heard of at the first wait
             self.pipe.send(start)
 
     @property
-    def pid(self) -> int:
-        """Return the worker's process id."""
-        return self._process.pid
-
-    @property
-    def alive(self) -> bool:
-        """Tell whether the process runs."""
-        return self._process.poll() is None
+    def died_idle(self) -> bool:
+        """Tell whether a worker that was not asked anything has hung up."""
+        return self.ready and self.piece is None and self.pipe.poll()
 
     def end(self) -> None:
         """End the process and give back what it held."""
-        self._process.kill()
-        self.bury()
+        with suppress(ConnectionError, OSError):  # without its nursery it ends by itself
+            self._home.end(self.pid)
+        self._give_back()
 
     def bury(self) -> str:
-        """Give back what a process held that has ended, and say how it ended."""
-        code = self._process.wait()
+        """Give back what a process held that has hung up, and say how it ended."""
+        self._give_back()
+        try:
+            code = self._home.bury(self.pid)
+        except OSError:
+            return "its nursery ended"
+        return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+    def _give_back(self) -> None:
         self.pipe.close()
         self.inbox.close()
         self.outbox.close()
-        return signal.Signals(-code).name if code < 0 else f"exit code {code}"

@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import os
 import pickle
-import signal
 import threading
 import time
 import traceback
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 
 from fedkeel.engines.contract import Order, Setting
 from fedkeel.engines.local import answer
-from fedkeel.engines.mainmodule import remember_main
+from fedkeel.engines.mainmodule import Surroundings
 from fedkeel.engines.pieces import Piece, fold
 from fedkeel.engines.shared import Place, Slab
 from fedkeel.errors import FedkeelError
@@ -44,7 +43,7 @@ class Start(NamedTuple):
     """The first message: where the setting lies, and what else makes two processes compute alike."""
 
     setting: list[Place]
-    main: dict[str, str]
+    surroundings: Surroundings
     channels_last: bool
     switches: TorchState
 
@@ -64,14 +63,15 @@ class TorchState(NamedTuple):
             torch.get_default_dtype(),
             torch.get_float32_matmul_precision(),
             torch.are_deterministic_algorithms_enabled(),
-            torch.backends.mkldnn.enabled,  # type: ignore[attr-defined]
+            bool(torch.backends.mkldnn.enabled),
         )
 
     def take_over(self) -> None:
         """Set this process so."""
         torch.set_default_dtype(self.dtype)
         torch.set_float32_matmul_precision(self.matmul)
-        torch.use_deterministic_algorithms(self.deterministic)
+        if self.deterministic:  # the call imports half of torch: seconds
+            torch.use_deterministic_algorithms(True)
         torch.backends.mkldnn.set_flags(self.mkldnn)  # type: ignore[no-untyped-call]
 
 
@@ -103,15 +103,16 @@ class Failed(NamedTuple):
         return made
 
 
-def main(handles: Handles, parent: int) -> None:
-    """Serve until the parent hangs up or dies."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
+def work(handles: Handles, parent: int) -> NoReturn:
+    """Serve until the main process hangs up or the parent dies."""
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     torch.set_num_threads(1)
     try:
         _serve(Connection(handles.pipe), handles)
     except (EOFError, ConnectionError):
-        os._exit(0)  # nothing here is worth an orderly end
+        pass  # nobody waits for an answer any more
+    finally:
+        os._exit(1)  # nothing here is worth an orderly end
 
 
 def _end_with(parent: int) -> None:
@@ -138,7 +139,7 @@ class _Desk:
 
     def __init__(self, start: Start, handles: Handles) -> None:
         start.switches.take_over()
-        remember_main(start.main)
+        start.surroundings.take_over()
         self.setting: Setting = Slab(handles.data, private=True).read(start.setting)
         self.oracle = Oracle(self.setting.task, self.setting.device)
         self.oracle.channels_last = start.channels_last
@@ -157,10 +158,12 @@ class _Desk:
     def _result(self, piece: Piece, memories: Sequence[Record]) -> Any:
         assert self.round is not None
         order, reducer = self.round
-        if not piece.whole:
-            return answer(self.setting, self.oracle, order, order.clients[piece.start], memories[0])
-        places = range(piece.start, piece.stop)
-        return fold(self.setting, self.oracle, order, memories, places, reducer)
+        clients, weights = order.clients[piece.start : piece.stop], order.weights[piece.start : piece.stop]
+        answers = (
+            answer(self.setting, self.oracle, order, client, memory)
+            for client, memory in zip(clients, memories, strict=True)
+        )
+        return fold(zip(weights, answers, strict=True), reducer) if piece.whole else next(answers)
 
 
 def _portable(problem: Exception) -> bytes:

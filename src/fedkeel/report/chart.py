@@ -11,7 +11,7 @@ from fedkeel.report.tables import Trial, by_method, curve, models_of
 
 COLOURS = 8
 _WIDTH, _HEIGHT = 920.0, 420.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 58.0, 14.0, 14.0, 46.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 72.0, 18.0, 14.0, 46.0
 
 
 class Point(NamedTuple):
