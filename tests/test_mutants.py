@@ -90,7 +90,7 @@ class DropsShareOfH(fk.FedDyn):
 
 @method
 class UnsquaredProx(fk.FedProx):
-    """The norm in the proximal term is not squared: near the anchor its gradient has length μ, not μ·‖y − x‖."""
+    """The norm in the proximal term is not squared: its gradient has length μ, not μ·‖y − x‖."""
 
     def plan(self, down: Any, client: Any) -> Plan:
         return Plan(start=down.x, push=self.mu * down.x / down.x.norm())

@@ -53,7 +53,7 @@ from fedkeel.methods import (
     sharp,
     stages,
 )
-from fedkeel.reducers import Mean
+from fedkeel.reducers import Mean, Median
 from fedkeel.runner import Result, train
 from fedkeel.task import Task, accuracy
 from fedkeel.vector import zeros_like
@@ -99,6 +99,7 @@ __all__ = [
     "InverseRoot",
     "InverseTime",
     "Mean",
+    "Median",
     "MimeLite",
     "MoFedSAM",
     "Momentum",

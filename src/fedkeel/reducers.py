@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from fedkeel.records import Record, transform
+from torch import Tensor
+
+from fedkeel.records import Record, stack, transform
 
 CHUNK = 8
 
@@ -56,3 +58,24 @@ class Mean:
             total = transform(lambda t, u: t + u, total, part.total)
             weight += part.weight
         return transform(lambda t: t / weight, total)
+
+
+class Median:
+    """The coordinate-wise median: one wild upload cannot move it far. Weights are not used."""
+
+    def __repr__(self) -> str:
+        return "Median()"
+
+    def fold(self, uploads: Iterable[tuple[float, Record]]) -> list[Record]:
+        """Keep every upload of a chunk."""
+        return [upload for _, upload in uploads]
+
+    def merge(self, parts: Sequence[list[Record]]) -> Record:
+        """Take the median over all uploads, the mean of the two middle ones where their number is even."""
+        stacked = stack([upload for part in parts for upload in part])
+        return transform(_median, stacked)
+
+
+def _median(tensors: Tensor) -> Tensor:
+    ordered, last = tensors.sort(dim=0).values, len(tensors) - 1
+    return (ordered[last // 2] + ordered[(last + 1) // 2]) / 2

@@ -12,7 +12,7 @@ import typer
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
 from fedkeel.cli.display import Board, console, plain_table
-from fedkeel.errors import Diverged, Stopped
+from fedkeel.errors import Diverged, Stopped, StorageError
 
 if TYPE_CHECKING:
     from fedkeel.comparison import Comparison
@@ -103,13 +103,15 @@ def go_on(directory: Path, rounds: int | None, *, as_json: bool) -> None:
 
 
 def _go(comparison: Comparison, out: Path, *, as_json: bool) -> None:
-    comparison.save(out)
+    _check_free(out)
     try:
         trials = _play(comparison, out, quiet=as_json)
     except Stopped as stop:
         command = f"fedkeel resume {shlex.quote(str(out))}"
         raise Stopped(f"\n{stop}\nresume with: {command}") from None
+    comparison.save(out)
     found = report(comparison, trials, out)
+    _write_page(comparison, trials, Path(found["page"]))
     if as_json:
         print(json.dumps(found, ensure_ascii=False, indent=2))
     else:
@@ -121,17 +123,39 @@ def _go(comparison: Comparison, out: Path, *, as_json: bool) -> None:
         raise Diverged(text + str(first.problem), round=len(first.rows))
 
 
+def _check_free(out: Path) -> None:
+    """Refuse a directory that holds something else."""
+    from fedkeel.comparison import FILE  # noqa: PLC0415  heavy
+    from fedkeel.runs import storage  # noqa: PLC0415
+
+    with storage(out):
+        strangers = [path.name for path in out.iterdir()] if out.exists() else []
+    if strangers and FILE not in strangers:
+        raise StorageError(f"{out}: holds {strangers[0]} and no comparison: choose an empty or new directory")
+
+
 def _play(comparison: Comparison, out: Path, *, quiet: bool) -> list[Trial]:
+    """Play what is not played yet. What is compared is written with the first round, so that a mistake in
+    the settings leaves nothing behind."""
     from fedkeel.report.tables import final  # noqa: PLC0415
     from fedkeel.runs import read_rows  # noqa: PLC0415
 
     jobs = comparison.jobs(out)
-    trials = []
+    trials: list[Trial] = []
+    saved = False
+
+    def on_row(row: dict[str, Any]) -> None:
+        nonlocal saved
+        if not saved:
+            comparison.save(out)
+            saved = True
+        board.row(row)
+
     with Board([f"{j.method}, seed {j.seed}" for j in jobs], comparison.base.rounds, stderr=quiet) as board:
         for place, job in enumerate(jobs):
             kept = job.finished() is not None
             board.begin(place, 0 if kept else len(read_rows(job.directory)))
-            trial = job.run(callback=board.row)
+            trial = job.run(callback=on_row)
             state = "diverged" if trial.problem else "kept from before" if kept else "done"
             board.done[place] = len(trial.rows)
             board.end(place, state, final(trial))
@@ -140,28 +164,15 @@ def _play(comparison: Comparison, out: Path, *, quiet: bool) -> list[Trial]:
 
 
 def report(comparison: Comparison, trials: list[Trial], out: Path) -> dict[str, Any]:
-    """Write the page and return the comparison's numbers for people and programs."""
-    from fedkeel.report import judge, make_page, reachable_target, summarise  # noqa: PLC0415
-    from fedkeel.runs import storage, write_durably  # noqa: PLC0415
+    """Return the comparison's numbers for people and programs."""
+    from fedkeel.report import judge, reachable_target, summarise  # noqa: PLC0415
 
     target = comparison.base.target or reachable_target(trials)
     judgement = judge(trials)
-    data = comparison.base.data
-    text = make_page(
-        f"{_listed(comparison.methods)} on {data.name}",
-        trials,
-        judgement=judgement,
-        target=target,
-        commands=[comparison.command(), comparison.command_of_run(comparison.methods[-1], 0)],
-        settings=comparison.base.to_toml(),
-    )
-    page = out / "page.html"
-    with storage(page):
-        write_durably(page, text.encode())
     folders = {(job.method, job.seed): str(job.directory) for job in comparison.jobs(out)}
     return {
         "directory": str(out),
-        "page": str(page),
+        "page": str(out / "page.html"),
         "command": comparison.command(),
         "target": target,
         "methods": [line._asdict() for line in summarise(trials, target)],
@@ -183,6 +194,22 @@ def report(comparison: Comparison, trials: list[Trial], out: Path) -> dict[str, 
     }
 
 
+def _write_page(comparison: Comparison, trials: list[Trial], path: Path) -> None:
+    from fedkeel.report import judge, make_page, reachable_target  # noqa: PLC0415
+    from fedkeel.runs import storage, write_durably  # noqa: PLC0415
+
+    text = make_page(
+        f"{_listed(comparison.methods)} on {comparison.base.data.name}",
+        trials,
+        judgement=judge(trials),
+        target=comparison.base.target or reachable_target(trials),
+        commands=[comparison.command(), comparison.command_of_run(comparison.methods[-1], 0)],
+        settings=comparison.base.to_toml(),
+    )
+    with storage(path):
+        write_durably(path, text.encode())
+
+
 def print_report(found: dict[str, Any], trials: list[Trial]) -> None:
     """Print the table, the verdict and where the page is."""
     from fedkeel.report import summarise  # noqa: PLC0415
@@ -193,7 +220,10 @@ def print_report(found: dict[str, Any], trials: list[Trial]) -> None:
     target = found["target"]
     screen.print()
     screen.print(plain_table(headings(target), [cells(line) for line in summarise(trials, target)]))
-    screen.print(f"\n{found['verdict']['sentence']}\n\nPage with curves: {found['page']}", markup=False)
+    text = f"\n{found['verdict']['sentence']}"
+    if Path(found["page"]).exists():
+        text += f"\n\nPage with curves: {found['page']}"
+    screen.print(text, markup=False, soft_wrap=not screen.is_terminal)
 
 
 def _listed(methods: tuple[str, ...]) -> str:

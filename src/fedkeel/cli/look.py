@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -89,8 +90,9 @@ def methods(as_json: opt.Json = False) -> None:
     screen = console()
     screen.print(table)
     screen.print(
-        "\nOn any of them: relaxed(METHOD, beta=0.1), sharp(METHOD, rho=0.1), "
-        "stages((METHOD, 0.5), METHOD).\nEquations and knobs: fedkeel explain METHOD",
+        "\nDown/up and memory count vectors of the model's size, gradients those of a local step."
+        "\nOn any of them: relaxed(METHOD, beta=0.1), sharp(METHOD, rho=0.1), stages((METHOD, 0.5), METHOD)."
+        "\nEquations and knobs: fedkeel explain METHOD",
         markup=False,
     )
 
@@ -129,6 +131,7 @@ def _line(path: Path) -> dict[str, Any]:
         points = curve(rows)
         finished = (path / "model.safetensors").exists() and len(rows) >= manifest["rounds"]
         return line | {
+            "name": _name(path, manifest),
             "method": manifest["identity"]["algorithm"],
             "data": manifest["data"].get("dataset"),
             "seed": manifest["identity"]["seed"],
@@ -141,13 +144,22 @@ def _line(path: Path) -> dict[str, Any]:
         return line | {"state": f"unreadable: {problem}"}
 
 
+def _name(path: Path, manifest: dict[str, Any]) -> str:
+    """Return the method as it was written, short; a run made from Python has its full expression."""
+    try:
+        written = tomllib.loads((path / "experiment.toml").read_text())["method"]
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, KeyError):
+        written = manifest["identity"]["algorithm"]
+    return str(written)
+
+
 def _cells(line: dict[str, Any]) -> tuple[str, ...]:
     if "method" not in line:
         return (line["directory"], "", "", "", "", "", line["state"])
     accuracy = line["accuracy"]
     return (
         line["directory"],
-        _shortened(line["method"]),
+        _shortened(line["name"]),
         line["data"] or "—",
         str(line["seed"]),
         f"{line['rounds']}/{line['rounds_planned']}",
