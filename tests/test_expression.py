@@ -21,7 +21,10 @@ SPLITS = (
 
 @pytest.mark.parametrize("make", METHODS, ids=lambda make: make.__name__)
 def test_repr_of_every_method_reads_back(make):
-    for value in (make(), relaxed(make(), beta=0.2), relaxed(make(), beta=Decayed(0.1, 0.9), first="none")):
+    values = [make()]
+    if make is not FedInit:  # relaxed once already
+        values += [relaxed(make(), beta=0.2), relaxed(make(), beta=Decayed(0.1, 0.9), first="none")]
+    for value in values:
         assert parse_method(repr(value)) == value
 
 

@@ -50,7 +50,7 @@ def check(setting: Setting, oracle: Oracle) -> None:
 
 def _check_labels(setting: Setting, classes: int, model: str) -> None:
     federation = setting.federation
-    for owner, labels in (("x", federation.y), ("test", federation.test and federation.test[1])):
+    for owner, labels in (("y", federation.y), ("test", federation.test and federation.test[1])):
         if labels is None or isinstance(labels, tuple):
             continue
         wrong = ((labels < 0) | (labels >= classes)).reshape(len(labels), -1).any(1).nonzero()

@@ -16,12 +16,16 @@ Weighting = Literal["uniform", "samples"]
 
 
 class Population(NamedTuple):
-    """Draws cohorts. `size` clients of `clients`, exactly ("fixed") or on average ("bernoulli")."""
+    """Draws cohorts. `size` clients of `clients`, exactly ("fixed") or on average ("bernoulli").
+
+    `whole` is the weight of all clients, summed once: a round costs what its cohort costs.
+    """
 
     clients: int
     size: int
     sampling: Sampling
     weights: np.ndarray | None
+    whole: float
     seed: int
 
     def draw(self, round: int) -> list[int]:
@@ -40,8 +44,7 @@ class Population(NamedTuple):
 
     def cohort(self, round: int, rounds: int, clients: list[int]) -> Cohort:
         """Describe the accepted clients to the server."""
-        whole = float(self.clients) if self.weights is None else float(self.weights.sum())
-        share = sum(self.weigh(clients)) / whole
+        share = sum(self.weigh(clients)) / self.whole
         return Cohort(round, rounds, len(clients), share, Stream(self.seed).branch("server", round))
 
 
@@ -64,4 +67,5 @@ def population(
         if given not in known:
             raise ConfigError(f"{name} = {given!r}: choose one of {', '.join(known)}")
     weights = federation.sizes.double().numpy() if weighting == "samples" else None
-    return Population(clients, size, sampling, weights, seed)
+    whole = float(clients) if weights is None else float(weights.sum())
+    return Population(clients, size, sampling, weights, whole, seed)

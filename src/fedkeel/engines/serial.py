@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 
 import torch
-from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
+from torch import Tensor, nn
 
 from fedkeel.data.federation import Batch
-from fedkeel.engines.contract import Answer, Harvest, Order, Setting
+from fedkeel.engines.contract import Harvest, Order, Setting
 from fedkeel.engines.local import answer
+from fedkeel.engines.pieces import chunks, fold
 from fedkeel.oracle import Oracle
 from fedkeel.records import Record
-from fedkeel.reducers import CHUNK, Reducer
+from fedkeel.reducers import Reducer
 
 _FLOPS_WORTH_THREADS = 2e7  # a step below this is faster on one thread, a busy machine makes it ten times so
 
@@ -31,19 +32,14 @@ class Serial:
 
     def run(self, order: Order, memories: Sequence[Record], reducer: Reducer) -> Harvest:
         """Let every client of the cohort do its round, and reduce what they send."""
-        kept: list[Answer] = []  # without the uploads: one at a time is alive
-
-        def uploads(chunk: range) -> Iterator[tuple[float, Record]]:
-            for place in chunk:
-                given = answer(self.setting, self.oracle, order, order.clients[place], memories[place])
-                kept.append(given.without_upload())
-                yield order.weights[place], given.upload
-
+        answers = (
+            (weight, answer(self.setting, self.oracle, order, client, memory))
+            for client, weight, memory in zip(order.clients, order.weights, memories, strict=True)
+        )
         with threads(self.threads):
-            count = len(order.clients)
-            chunks = [range(start, min(start + CHUNK, count)) for start in range(0, count, CHUNK)]
-            upload = reducer.merge([reducer.fold(uploads(chunk)) for chunk in chunks])
-        return Harvest.of(upload, kept)
+            parts = [fold(islice(answers, len(chunk)), reducer) for chunk in chunks(len(order.clients))]
+            upload = reducer.merge([part for part, _ in parts])
+        return Harvest.of(upload, [answer for _, kept in parts for answer in kept])
 
     def close(self) -> None:
         """Nothing to give back."""
@@ -70,10 +66,32 @@ def sensible_threads(setting: Setting, oracle: Oracle) -> int:
     """Return how many threads a step deserves, from its operations; the same on every run."""
     size = setting.work.batch_size or int(setting.federation.sizes[0])
     inputs, _ = oracle.place(first_batch(setting, limit=2))
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        oracle.still(inputs)
-    flops = counter.get_total_flops() / len(inputs) * size * 3  # forward, and twice that backward
+    flops = forward_flops(oracle.still, inputs) / len(inputs) * size * 3  # forward, and twice that backward
     return torch.get_num_threads() if flops > _FLOPS_WORTH_THREADS else 1
+
+
+def forward_flops(module: nn.Module, inputs: Tensor) -> float:
+    """Count the operations of a pass in the layers' matrices: each is applied once a place of its output.
+
+    torch's own counter imports its compiler, which takes three seconds.
+    """
+    total = 0.0
+
+    def count(layer: nn.Module, _: object, output: Tensor | tuple[Tensor, ...]) -> None:
+        nonlocal total
+        shown = output if isinstance(output, Tensor) else output[0]
+        for weight in layer.parameters(recurse=False):
+            if weight.ndim > 1:
+                width = shown.shape[1 if weight.ndim > 2 else -1]
+                total += 2 * weight.numel() * shown.numel() / width
+
+    layers = [layer for layer in module.modules() if not isinstance(layer, nn.Embedding)]
+    handles = [layer.register_forward_hook(count) for layer in layers]
+    with torch.no_grad():
+        module(inputs)
+    for handle in handles:
+        handle.remove()
+    return total
 
 
 def fits_channels_last(setting: Setting, oracle: Oracle) -> bool:

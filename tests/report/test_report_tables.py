@@ -1,0 +1,75 @@
+"""Tables: means, deviations, rounds and bytes to a target."""
+
+from __future__ import annotations
+
+import pytest
+
+from fedkeel.report import Trial, reachable_target, summarise
+from fedkeel.report.tables import cells, cost_to, shown_bytes
+
+
+def rows(*accuracies: float | None, **more: list[float]) -> list[dict]:
+    return [
+        {
+            "round": i,
+            "accuracy": accuracy,
+            "bytes_down": 100,
+            "bytes_up": 50,
+            "seconds": 0.5,
+            **{f"accuracy/{name}": values[i] for name, values in more.items()},
+        }
+        for i, accuracy in enumerate(accuracies)
+    ]
+
+
+def test_a_line_has_mean_deviation_and_cost_to_the_target():
+    line, other = summarise(
+        [
+            Trial("A", 0, rows(0.1, 0.6, 0.80)),
+            Trial("A", 1, rows(0.1, 0.4, 0.90)),
+            Trial("B", 0, rows(0.1, 0.2, 0.3)),
+        ],
+        target=0.5,
+    )
+    assert line.accuracy == pytest.approx(0.85)
+    assert line.spread == pytest.approx(0.0707107, abs=1e-6)
+    assert (line.reached, line.rounds, line.bytes, line.seconds) == (2, 2.5, 375.0, 1.5)
+    assert cells(line) == ("A", "85.0 ± 7.1 %", "2", "375 B", "1.5")
+    assert other.spread is None
+    assert cells(other) == ("B", "30.0 %", "—", "—", "1.5")
+
+
+def test_rounds_without_evaluation_are_passed_over_but_their_bytes_count():
+    assert cost_to(rows(None, 0.3, None, 0.7), 0.5) == (4, 600)
+    assert cost_to(rows(None, 0.3), 0.5) is None
+    assert cost_to(rows(0.9), None) is None
+
+
+def test_a_target_that_some_seeds_reach_says_how_many():
+    (line,) = summarise([Trial("A", 0, rows(0.6)), Trial("A", 1, rows(0.4))], target=0.5)
+    assert cells(line)[2] == "1 (1 of 2)"
+
+
+def test_every_model_of_a_method_has_its_line():
+    lines = summarise([Trial("FedDyn", 0, rows(0.5, 0.6, gamma=[0.7, 0.8]))], target=None)
+    assert [(line.label, line.accuracy) for line in lines] == [("FedDyn", 0.6), ("FedDyn (gamma)", 0.8)]
+
+
+def test_diverged_runs_are_counted_and_left_out_of_the_mean():
+    (line,) = summarise([Trial("A", 0, rows(0.6)), Trial("A", 1, rows(0.1), "diverged")], target=None)
+    assert cells(line)[1] == "60.0 %, 1 of 2 diverged"
+    (line,) = summarise([Trial("A", 0, [], "diverged")], target=None)
+    assert cells(line)[1] == "1 of 1 diverged"
+
+
+def test_the_reachable_target_is_one_that_every_run_has_at_its_end():
+    assert reachable_target([Trial("A", 0, rows(0.999, 0.876)), Trial("B", 0, rows(0.9))]) == 0.87
+    assert reachable_target([Trial("A", 0, rows(0.58))]) == 0.58
+    assert reachable_target([]) is None
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(12, "12 B"), (1500, "1.5 kB"), (24_900_000, "24.9 MB"), (3.2e12, "3.2 TB")]
+)
+def test_bytes_have_units(count, text):
+    assert shown_bytes(count) == text
