@@ -56,7 +56,7 @@ from fedkeel.methods import (
 from fedkeel.reducers import Mean, Median
 from fedkeel.runner import Result, train
 from fedkeel.task import Task, accuracy
-from fedkeel.vector import zeros_like
+from fedkeel.vector import Vector, zeros_like
 from fedkeel.work import Drop, InverseRoot, InverseTime, Work
 
 __all__ = [
@@ -113,6 +113,7 @@ __all__ = [
     "StorageError",
     "Task",
     "TooFewClients",
+    "Vector",
     "Walk",
     "Work",
     "accuracy",

@@ -55,14 +55,16 @@ def parse_method(text: str) -> Any:
 
 
 def spell_method(text: str) -> str:
-    """Return a method's text with names in their own spelling: relaxed(SCAFFOLD) for `relaxed(scaffold)`."""
+    """Return a method's text with names in their own spelling: relaxed(SCAFFOLD) for `relaxed(scaffold())`."""
     known = {_plain(name): name for name in method_names()}
 
     def spell(hit: re.Match[str]) -> str:
         word = hit.group()
         return word if word[0] in "\"'" else known.get(_plain(word), word)
 
-    return re.sub(r"""\"[^\"]*\"|'[^']*'|(?<![\w.])[A-Za-z_][\w-]*""", spell, text.strip())
+    return re.sub(
+        r"""\"[^\"]*\"|'[^']*'|(?<![\w.])[A-Za-z_][\w-]*""", spell, re.sub(r"\(\s*\)", "", text.strip())
+    )
 
 
 def parse_split(text: str) -> Any:

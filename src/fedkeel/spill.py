@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
+import weakref
 from collections.abc import Hashable
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from torch import Tensor
 from fedkeel.records import Record, is_record, leaves, rebuild, transform
 from fedkeel.runs import storage
 
-_EXTENT = 64 * 2**20  # the file grows by so much: few mappings, little waste
+_EXTENT = 64 * 2**20  # the file grows by so much at least
 _ALIGNED = 64
 
 
@@ -35,10 +36,10 @@ class Rows:
         self._template = transform(lambda tensor: tensor.new_empty(0), like)
         self._leaves, self._size = _lay(like)
         self._scratch = Path(tempfile.gettempdir()) if scratch is None else scratch
-        with storage(self._scratch):
-            self._file = tempfile.TemporaryFile(dir=self._scratch)  # noqa: SIM115  open while rows live
-        self._per_extent = max(1, _EXTENT // self._size)
-        self._extents: list[mmap.mmap] = []
+        with storage(self._scratch), tempfile.TemporaryFile(dir=self._scratch) as file:
+            self._handle = os.dup(file.fileno())
+        self._close = weakref.finalize(self, os.close, self._handle)
+        self._map: mmap.mmap | None = None
         self._unused: list[int] = []
 
     def put(self, record: Record) -> int:
@@ -67,32 +68,26 @@ class Rows:
 
     def close(self) -> None:
         """Give back the file."""
-        self._extents.clear()
-        self._file.close()
+        self._map = None
+        self._close()
 
     def _view(self, row: int, leaf: _Leaf) -> Tensor:
-        extent, place = divmod(row, self._per_extent)
-        flat = torch.frombuffer(
-            self._extents[extent],
-            dtype=leaf.dtype,
-            count=leaf.shape.numel(),
-            offset=place * self._size + leaf.offset,
-        )
+        assert self._map is not None
+        start = row * self._size + leaf.offset
+        flat = torch.frombuffer(self._map, dtype=leaf.dtype, count=leaf.shape.numel(), offset=start)
         return flat.view(leaf.shape)
 
     def _grow(self) -> None:
-        """Map another extent, its room set aside first: a full disk is then an error, not a crash."""
-        page = mmap.ALLOCATIONGRANULARITY
-        length = -(-self._per_extent * self._size // page) * page
-        start = len(self._extents) * length
+        """Map a larger file, its room set aside first: a full disk is then an error, not a crash."""
+        had = 0 if self._map is None else len(self._map)
+        more = max(_EXTENT, had // 4, self._size)
         with storage(self._scratch):
             if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(self._file.fileno(), start, length)
+                os.posix_fallocate(self._handle, had, more)
             else:
-                os.ftruncate(self._file.fileno(), start + length)
-            self._extents.append(mmap.mmap(self._file.fileno(), length, offset=start))
-        first = (len(self._extents) - 1) * self._per_extent
-        self._unused += range(first + self._per_extent - 1, first - 1, -1)
+                os.ftruncate(self._handle, had + more)
+            self._map = mmap.mmap(self._handle, had + more)
+        self._unused += reversed(range(had // self._size, (had + more) // self._size))
 
 
 def kind_of(record: Record) -> Hashable:

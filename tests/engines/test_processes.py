@@ -87,7 +87,12 @@ def shared():
 
 
 def play(
-    engine: str | Processes, algorithm: object, *, augment: object = jitter, cohort: int = 19, **options: object
+    engine: str | Processes,
+    algorithm: object,
+    *,
+    augment: object = jitter,
+    cohort: int = 19,
+    **options: object,
 ) -> Session:
     """Play two rounds; with two workers a cohort of 19 is one whole chunk and eleven single clients."""
     federation = fk.Federation.from_arrays(clients(), augment=augment)
@@ -106,7 +111,10 @@ def play(
 
 def assert_equal(one: Session, other: Session) -> None:
     """All that two sessions hold is the same to the bit."""
-    for a, b in ((one.state.server, other.state.server), *((one.store[i], other.store[i]) for i in one.store)):
+    for a, b in (
+        (one.state.server, other.state.server),
+        *((one.store[i], other.store[i]) for i in one.store),
+    ):
         for (name, left), (_, right) in zip(leaves(a), leaves(b), strict=True):
             assert torch.equal(left, right), name
     assert torch.equal(one.state.buffers, other.state.buffers)
@@ -129,7 +137,9 @@ def test_convolutions_equal_serial():
     generator = torch.Generator().manual_seed(1)
     data = [(torch.randn(8, 3, 12, 12, generator=generator), torch.arange(8) % 3) for _ in range(4)]
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 3))
+    model = nn.Sequential(
+        nn.Conv2d(3, 16, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 3)
+    )
     ends = []
     for engine in ("serial", "processes"):
         federation = fk.Federation.from_arrays(data)
@@ -153,7 +163,14 @@ def test_a_worker_that_dies_is_replaced_and_changes_nothing(tmp_path):
 def test_workers_killed_between_rounds_are_replaced():
     federation = fk.Federation.from_arrays(clients(), augment=jitter)
     session = open_session(
-        fk.Task(net()), federation, fk.SCAFFOLD(), rounds=2, cohort=19, work=WORK, engine="processes", workers=2
+        fk.Task(net()),
+        federation,
+        fk.SCAFFOLD(),
+        rounds=2,
+        cohort=19,
+        work=WORK,
+        engine="processes",
+        workers=2,
     )
     with closing(session.loop.engine):
         for _ in session.rounds():

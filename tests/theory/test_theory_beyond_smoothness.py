@@ -258,3 +258,41 @@ def test_every_printed_condition_has_its_factor():
     # Lemma 6.3: 1/(α²K) = 12.5, 1/(2βK) = ¼
     lemma = {c.name: c.factor for c in bs.drift_conditions(C, bs.Steps(K=2, eta_l=0.5))}
     assert lemma == pytest.approx({"η_l ≤ 1/(α²K)": 0.04, "η_l ≤ 1/(2βK)": 2, "η_l ≤ 1": 0.5})
+
+
+def test_every_condition_without_noise_has_its_factor():
+    c = replace(C, a=0.04, sigma2=3.0)
+    s = bs.Steps(K=2, eta_l=0.02, eta_g=0.5)  # η̃ = 0.02
+    by_name = {x.name: x.factor for x in bs.deterministic(c, s, gap_0=1.0, r=1).conditions}
+    assert by_name == pytest.approx(
+        {
+            "α ≤ τ1/2": 0.8,
+            "aτ2 ≤ τ1²/10": 0.08 / 0.025,
+            "η_l ≤ τ1/(4Kτ2(2β+α))": 0.02 * 16 * 2.2 / 0.5,
+            "η̃ ≤ τ1²/(16bτ2²)": 0.02 * 32 / 0.25,
+            "τ1²η̃/8 > 0": 0,
+            "τ1²η̃/8 ≤ 1": 0.25 * 0.02 / 8,
+            "η_l ≤ τ1²/(10bτ2²)": 0.02 * 20 / 0.25,
+            "σ² = 0": math.inf,
+        }
+    )
+    descent = {x.name: x.factor for x in bs.gradient_descent(c, eta=0.05, gap_0=1.0, t=1).conditions}
+    assert descent["aτ2 ≤ τ1²/2"] == pytest.approx(0.08 / 0.125)
+    assert descent["0.1ητ1² ≤ 1"] == pytest.approx(0.1 * 0.05 * 0.25)
+
+
+def test_many_steps_and_a_small_tau2_leave_the_third_printed_limit():
+    # 1/(100·4·0.5·1.2) = 1/240 against 1/(100·2·1.2) = 1/240: equal at τ2 = ½; below it the third is smaller
+    assert bs.largest_local_step(replace(C, tau1=0.1, tau2=0.1), 4, "as_printed") == pytest.approx(1 / 240)
+
+
+def test_constants_that_promise_more_than_the_whole_gap_are_refused_an_answer():
+    c = bs.Constants(a=0, b=0, alpha=0, beta=0, tau1=0.5, tau2=1)
+    s = bs.Steps(K=1, eta_l=1.0, eta_g=24.0)  # λ1 = 24/4·0.25 = 1.5; Λ = 12·0.25 = 3; τ1²η̃/8 = 0.75
+    for form in ("as_printed", "repaired"):
+        assert bs.theorem_4_7(c, s, gap_0=1.0, r=1, form=form).value == math.inf
+        bound = bs.corollary_4_8(c, s, gap_0=1.0, epsilon=0.1, form=form)
+        assert bound.value == math.inf
+        assert {"λ1 ≤ 1", "Λ ≤ 1"} & {x.name for x in bound.violated}
+    assert bs.deterministic(c, replace(s, eta_g=48.0), gap_0=1.0, r=1).value == math.inf
+    assert bs.gradient_descent(c, eta=60.0, gap_0=1.0, t=1).value == math.inf

@@ -126,6 +126,7 @@ def test_arithmetic_overflows_to_infinity():
     assert (exp(0), expm1(0), power(2, 3), ratio(1, 4)) == (1, 0, 8, 0.25)
     assert (decay(1, 3), decay(1, 0), decay(0.5, 2)) == (0, 1, pytest.approx(0.25))
     assert geometric(1e-320, 1e-3, 5) == pytest.approx(5e-3)
+    assert geometric(2.0, 0.5, 3) == 0.5
 
 
 def test_theory_imports_nothing_but_the_standard_library_and_itself():

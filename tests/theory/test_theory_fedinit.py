@@ -536,3 +536,14 @@ def test_table_2_names_its_assumptions():
     assert {r.theorem: r.assumptions for r in fi.TABLE_2} == {
         1: (1, 3, 5), 4: (1, 2, 3, 5), 6: (1, 4, 6), 9: (1, 2, 4, 6)
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_run_that_meets_every_condition(form):
+    full = replace(RUN, beta=0.01, N=99, C=100, eta=1e-5)
+    bounds = everything(full, form)
+    assert {c.name for b in bounds for c in b.violated} == {"β⟨∇f, x − mean w_i⟩ = 0"}
+    met = fi.theorem_1(full, **NOISE, dropped=-0.1, form=form)
+    assert met.holds
+    assert met.guaranteed == met.value
+    assert all(c.factor < 1 for c in met.conditions)

@@ -267,3 +267,11 @@ def test_two_clients_and_one():
     assert two.value == pytest.approx(1 / 4 + (1 + 4) * (0.5 + 1 / 64))
     alone = fs.theorem_4_1(replace(STEPS, s=1, m=1), T=4, D_0=0.0, sigma_l2=0.0, sigma_g2=1.0)
     assert alone.value == pytest.approx(1 / 4)
+
+
+def test_default_coefficients_are_those_of_the_methods():
+    """The defaults of `algorithms.md`."""
+    assert fs.Hyper() == fs.Hyper(
+        prox_lam=0.01, dyn_lam=0.1, adam_tau=1e-3, adam_eta_g=0.1, cm_eta_g=1.0,
+        anag_beta=0.9, acg_lam=0.85, sagd_beta=0.9, sagd_lam=0.01, sagd_mu=0.001,
+    )  # fmt: skip

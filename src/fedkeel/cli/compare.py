@@ -129,7 +129,8 @@ def _check_free(out: Path) -> None:
     from fedkeel.runs import storage  # noqa: PLC0415
 
     with storage(out):
-        strangers = [path.name for path in out.iterdir()] if out.exists() else []
+        found = sorted(path.name for path in out.iterdir()) if out.exists() else []
+    strangers = [name for name in found if name != ".lock"]
     if strangers and FILE not in strangers:
         raise StorageError(f"{out}: holds {strangers[0]} and no comparison: choose an empty or new directory")
 

@@ -19,8 +19,9 @@ which leaves κ_0·G ≤ Φ − Φ⁺ with Φ = ‖γ−θ*‖² + κC,
 
     κ = (2n/p)·(α+L) / (α(α² − 5nL²)),   κ_0 = (2/α)·(α² − 5nαL − 10nL²) / (α² − 5nL²),
 
-positive for α > (5n + √(25n²+40n))/2·L. FedDyn's five-term split (n = 5, the default) gives α > 26.9·L;
-four terms are enough, which would give 21.8·L. Values of α in use (0.01 to 0.1) meet neither.
+positive for α > (5n + √(25n²+40n))/2·L. The default n = 5 gives the specification's α > 26.9·L (FedDyn's own
+paper is not among ours to compare); the derivation above needs four terms only, which would give 21.8·L.
+Values of α in use (0.01 to 0.1) meet neither.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def eta(L: float, alpha: float) -> float:
 
 
 def alpha_threshold(L: float, terms: int = FEDDYN_TERMS) -> float:
-    """The α above which κ_0 > 0: 26.86·L for FedDyn's five-term split (the 26.9·L of the spec)."""
+    """The α above which κ_0 > 0: 26.86·L for five terms (the 26.9·L of the specification)."""
     n = count("terms", terms, least=4)
     return nonnegative("L", L) * (5 * n + math.sqrt(25 * n**2 + 40 * n)) / 2
 

@@ -1,0 +1,139 @@
+"""`compare` and `demo`: a table, a verdict, a page; resumable and never repeated."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedkeel.cli import compare
+from fedkeel.cli.display import Board
+from fedkeel.comparison import Comparison, changes, folder
+from fedkeel.experiment import Experiment
+
+TINY = ("--clients", "4", "--cohort", "2", "--steps", "1", "--batch-size", "8", "--rounds", "3")
+
+
+def test_compare_ends_with_table_verdict_and_page(fedkeel):
+    result = fedkeel("compare", "fedavg", "scaffold", *TINY, "--seeds", "2", "--target", "0.05", "--out", "c")
+    for part in (
+        "FedAvg",
+        "SCAFFOLD",
+        "±",
+        "rounds to 5 %",
+        "95 % interval",
+        "Page with curves: c/page.html",
+    ):
+        assert part in result.stdout
+    assert "<svg" in Path("c/page.html").read_text()
+    assert Path("c/scaffold/seed-1/model.safetensors").exists()
+
+
+def test_compare_json_has_lines_verdict_and_runs(fedkeel):
+    result = fedkeel("compare", "fedavg", "feddyn", *TINY, "--seeds", "2", "--out", "c", "--json")
+    found = json.loads(result.stdout)
+    assert [(line["method"], line["model"]) for line in found["methods"]] == [
+        ("FedAvg", "x"),
+        ("FedDyn", "x"),
+        ("FedDyn", "gamma"),
+    ]
+    assert found["verdict"]["winner"] in {"FedAvg", "FedDyn"}
+    assert len(found["verdict"]["differences"]) == 1
+    assert len(found["runs"]) == 4
+    assert found["target"] is not None
+
+
+def test_finished_runs_are_not_repeated_and_more_methods_and_seeds_are_added(fedkeel):
+    fedkeel("compare", "fedavg", *TINY, "--seeds", "1", "--out", "c")
+    before = Path("c/fedavg/seed-0/model.safetensors").stat().st_mtime_ns
+    result = fedkeel("compare", "FedAvg()", "fedprox(mu=0.1)", *TINY, "--seeds", "2", "--out", "c")
+    assert result.stdout.count("kept from before") == 1
+    result = fedkeel("compare", "fedavg", "fedprox(mu=0.1)", *TINY, "--seeds", "2", "--out", "c")
+    assert result.stdout.count("kept from before") == 4
+    assert Path("c/fedavg/seed-0/model.safetensors").stat().st_mtime_ns == before
+
+
+def test_a_comparison_that_was_stopped_goes_on(fedkeel, monkeypatch):
+    real, played = Board.row, []
+
+    def stop_at_five(self, row):
+        real(self, row)
+        played.append(row)
+        if len(played) == 5:
+            raise KeyboardInterrupt
+
+    whole = json.loads(
+        fedkeel("compare", "fedavg", "fedcm", *TINY, "--seeds", "2", "--out", "w", "--json").stdout
+    )
+    monkeypatch.setattr(Board, "row", stop_at_five)
+    result = fedkeel("compare", "fedavg", "fedcm", *TINY, "--seeds", "2", "--out", "c", code=130)
+    assert "resume with: fedkeel resume c" in result.stderr
+    monkeypatch.setattr(Board, "row", real)
+    shown = fedkeel("show", "c").stdout
+    assert "FedAvg" in shown
+    again = json.loads(fedkeel("resume", "c", "--json").stdout)
+    assert [run["accuracy"] for run in again["runs"]] == [run["accuracy"] for run in whole["runs"]]
+    assert again["verdict"] == whole["verdict"]
+    assert json.loads(fedkeel("show", "c", "--json").stdout)["verdict"] == whole["verdict"]
+
+
+def test_other_settings_in_the_same_directory_are_refused(fedkeel):
+    fedkeel("compare", "fedavg", *TINY, "--seeds", "1", "--out", "c")
+    result = fedkeel("compare", "fedavg", *TINY, "--lr", "0.3", "--seeds", "1", "--out", "c", code=6)
+    assert "belongs to another experiment" in result.stderr
+
+
+def test_a_method_that_diverges_does_not_stop_the_others(fedkeel):
+    result = fedkeel("compare", "fedavg(lr=1e30)", "fedavg", *TINY, "--seeds", "2", "--out", "c", code=4)
+    assert "2 of 2 diverged" in result.stdout
+    assert "FedAvg reached" in result.stdout
+    assert "2 of 4 runs diverged" in result.stderr
+
+
+def test_mistakes_leave_nothing_behind(fedkeel):
+    for args, code in (
+        (["fedavg", "scafold"], 2),
+        (["fedavg", "FedAvg()"], 2),
+        (["fedavg", "--cohort", "99"], 2),
+        (["fedavg", "--data", "digit"], 3),
+    ):
+        fedkeel("compare", *args, code=code)
+    assert not Path("runs").exists()
+
+
+def test_one_seed_says_that_it_gives_no_interval(fedkeel):
+    result = fedkeel("compare", "fedavg", "fedcm", *TINY, "--seeds", "1", "--out", "c")
+    assert "with one seed no interval can be given" in result.stdout
+
+
+def test_the_command_on_the_page_makes_the_same_comparison():
+    base = Experiment().with_settings(["rounds=7", "work.steps=3", "data.split=IID(lognormal=0.3)"])
+    made = Comparison.of(["fedavg", "relaxed(scaffold, beta=0.2)"], 2, base)
+    assert made.command() == (
+        "fedkeel compare FedAvg 'relaxed(SCAFFOLD, beta=0.2)' --seeds 2 --set rounds=7 "
+        "--set 'data.split=IID(lognormal=0.3)' --set work.steps=3"
+    )
+    assert Experiment().with_settings(changes(base)) == base
+
+
+def test_folders_are_readable_and_differ_where_methods_do():
+    assert folder("FedAvg") == "fedavg"
+    one, other = folder("FedProx(mu=0.1)"), folder("FedProx(mu=0.10000001)")
+    assert one.startswith("fedprox-mu-0.1-")
+    assert one != other
+
+
+def test_the_demo_is_three_methods_on_three_seeds(fedkeel, monkeypatch):
+    monkeypatch.setattr(compare, "_DEMO", (*compare._DEMO, "rounds=2", "work.steps=1"))
+    result = fedkeel("demo", "--out", "d")
+    for part in ("FedAvg", "SCAFFOLD", "FedInit", "3 seeds", "Page with curves: d/page.html"):
+        assert part in result.stdout
+    assert len(list(Path("d").rglob("model.safetensors"))) == 9
+
+
+@pytest.mark.parametrize("rounds", ["5"])
+def test_resume_with_more_rounds_goes_on_with_every_run(fedkeel, rounds):
+    fedkeel("compare", "fedavg", "fedcm", *TINY, "--seeds", "1", "--out", "c")
+    found = json.loads(fedkeel("resume", "c", "--rounds", rounds, "--json").stdout)
+    assert [run["rounds"] for run in found["runs"]] == [5, 5]
