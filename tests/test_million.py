@@ -66,7 +66,7 @@ def test_a_run_costs_its_participants(million, algorithm, tmp_path):
     )
     growth, start = memory("VmHWM") - before, rounds[0][0] - rounds[0][1] - started
     print(
-        f"start {start:.2f} s, round {rounds[-1][1]:.3f} s, memory +{growth} MB, {len(result.memories)} memories"
+        f"start {start:.2f} s, round {rounds[-1][1]:.3f} s, {growth} MB for {len(result.memories)} memories"
     )
     assert growth <= 200
     assert len(result.memories) == len({client for row in result.history for client in row["cohort"]})
@@ -78,14 +78,13 @@ def test_a_run_costs_its_participants(million, algorithm, tmp_path):
 @pytest.mark.parametrize("sampling", ["fixed", "bernoulli"])
 def test_a_cohort_is_drawn_without_looking_at_the_population(million, sampling):
     drawn = population(million, 100, sampling, "samples", seed=0)
-    mark_of = mark()
-    started = time.perf_counter()
+    before, started = mark(), time.perf_counter()
     for round in range(100):
         clients = drawn.draw(round)
         cohort = drawn.cohort(round, 100, clients)
         assert cohort.share == len(clients) / CLIENTS
     print(f"{sampling}: {(time.perf_counter() - started) * 10:.2f} ms a cohort")
-    assert memory("VmHWM") - mark_of < 4
+    assert memory("VmHWM") - before < 4
 
 
 @pytest.mark.slow

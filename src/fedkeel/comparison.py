@@ -20,7 +20,7 @@ from fedkeel.tomlfile import dump
 from fedkeel.training import Row
 
 FILE = "comparison.toml"
-_SPEED_ONLY = ("rounds", "engine", "threads", "checkpoint_every", "target")
+_SPEED_ONLY = ("rounds", "engine", "threads", "workers", "checkpoint_every", "target")
 
 
 class Job(NamedTuple):

@@ -100,6 +100,7 @@ class Experiment(BaseModel):
     eval_every: Count = 1
     checkpoint_every: Count | None = None
     threads: Count | None = None
+    workers: Count | None = None
     device: str = "cpu"
     target: Annotated[float, Field(gt=0, le=1)] | None = None
     data: DataSettings = DataSettings()
@@ -230,6 +231,7 @@ class Experiment(BaseModel):
             eval_every=self.eval_every,
             checkpoint_every=self.checkpoint_every,
             threads=self.threads,
+            workers=self.workers,
             device=self.device,
             callback=callback,
             experiment=self.table(),

@@ -55,7 +55,7 @@ def parse_method(text: str) -> Any:
 
 
 def spell_method(text: str) -> str:
-    """Return a method's text with names in their own spelling: relaxed(SCAFFOLD) for `relaxed(scaffold())`."""
+    """Return a method's text with its names spelled out: relaxed(SCAFFOLD) for `relaxed(scaffold())`."""
     known = {_plain(name): name for name in method_names()}
 
     def spell(hit: re.Match[str]) -> str:

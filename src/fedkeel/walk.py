@@ -12,7 +12,7 @@ from fedkeel.algorithm import Momentum, Plan, Sharp, Walk
 from fedkeel.oracle import Batch, Oracle
 from fedkeel.vector import Vector, norm, scalar_like
 
-_TINY = 1e-7
+TINY = 1e-7  # keeps a shift finite where the gradient is zero
 
 
 class Pace(NamedTuple):
@@ -70,9 +70,9 @@ class _Step:
 
     def __init__(self, oracle: Oracle, plan: Plan, pace: Pace, anchor: Vector) -> None:
         self.oracle, self.plan, self.pace = oracle, plan, pace
-        self.bias = _bias(plan, anchor)
+        self.bias = bias_of(plan, anchor)
         self.shrink = plan.pull + plan.decay + pace.weight_decay
-        self.sharp = _sharp(plan.sharp)
+        self.sharp = sharp_of(plan.sharp)
         self.dual = None if self.sharp is None else self.sharp.dual
         self.momentum = plan.momentum
         self.buffer = _buffer(plan.momentum, oracle.point)
@@ -128,7 +128,7 @@ class _Step:
             q = q - self.dual
         if sharp.tilt is not None:
             q = q - sharp.tilt
-        shift = q * (sharp.rho / (norm(q) + _TINY))
+        shift = q * (sharp.rho / (norm(q) + TINY))
         if self.dual is not None:
             self.dual = self.dual + shift if sharp.tilt is None else self.dual + shift - sharp.tilt
         oracle.point.add_(shift)
@@ -141,7 +141,7 @@ class _Step:
         return loss
 
 
-def _bias(plan: Plan, anchor: Vector) -> Vector | None:
+def bias_of(plan: Plan, anchor: Vector) -> Vector | None:
     """Return push − pull·anchor, None where it is nothing."""
     if not plan.pull:
         return plan.push
@@ -149,7 +149,8 @@ def _bias(plan: Plan, anchor: Vector) -> Vector | None:
     return drawn if plan.push is None else plan.push + drawn
 
 
-def _sharp(given: Sharp | float | None) -> Sharp | None:
+def sharp_of(given: Sharp | float | None) -> Sharp | None:
+    """Return the sharp step a plan asks for, None where it would change nothing."""
     sharp = Sharp(float(given)) if isinstance(given, int | float) else given
     return None if sharp is None or (sharp.rho == 0.0 and sharp.dual is None) else sharp
 

@@ -92,7 +92,7 @@ class Work:
         batches: list[np.ndarray] = []
         while len(batches) < count:
             shuffled = rng.permutation(samples)
-            batches += np.split(shuffled, range(self.batch_size, samples, self.batch_size))
+            batches += [shuffled[at : at + self.batch_size] for at in range(0, samples, self.batch_size)]
         return batches[:count]
 
     def _per_epoch(self, samples: int) -> int:

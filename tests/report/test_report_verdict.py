@@ -69,7 +69,7 @@ def test_one_seed_gives_no_interval_and_says_so():
 def test_several_methods_are_split_into_resolved_and_not():
     found = judge(trials(A=[0.90, 0.91, 0.92], B=[0.90, 0.90, 0.93], C=[0.50, 0.51, 0.52]))
     assert "No difference resolved between A" in found.sentence
-    assert "it is 40.0 points above C" in found.sentence
+    assert "A is 40.0 points above C" in found.sentence
 
 
 def test_runs_that_diverged_do_not_win_and_are_named():

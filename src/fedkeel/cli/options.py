@@ -38,7 +38,9 @@ Cohort = Annotated[
     str | None,
     typer.Option(metavar="N|FRACTION", help="Clients a round: a count or a fraction.", rich_help_panel=_RUN),
 ]
-Engine = Annotated[str | None, typer.Option(help="auto or serial.", rich_help_panel=_RUN)]
+Engine = Annotated[
+    str | None, typer.Option(help="How clients are run: auto, serial, processes.", rich_help_panel=_RUN)
+]
 EvalEvery = Annotated[int | None, typer.Option(help="Rounds between evaluations.", rich_help_panel=_RUN)]
 Target = Annotated[float | None, typer.Option(help="Accuracy to reach, as 0.9.", rich_help_panel=_RUN)]
 Settings = Annotated[

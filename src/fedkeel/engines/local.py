@@ -41,20 +41,26 @@ def answer(setting: Setting, oracle: Oracle, order: Order, client: int, memory: 
     pace = Pace(order.lr, work.weight_decay, work.clip, work.clip_on == "direction")
     oracle.buffers.copy_(order.buffers)
     with seeded(stream.branch("dropout").integer(), setting.device):
-        taken = take(oracle, plan, batches, pace, lambda at: _full_gradient(setting, oracle, client, at))
+        taken = take(oracle, plan, batches, pace, lambda at: full_gradient(setting, oracle, client, at))
     if not bool(torch.isfinite(taken.loss)) or not bool(torch.isfinite(taken.walk.end).all()):
-        raise Diverged(
-            f"round {order.round}, client {client}: the loss or the model turned NaN or infinite; "
-            f"lower the learning rate ({order.lr:g}) or set Work(clip=…)",
-            round=order.round,
-            client=client,
-        )
+        raise diverged(order, client)
     up, kept = algorithm.finish(taken.walk, order.down, memory)
     upload = Upload(up, oracle.buffers.clone())
     return Answer(upload, kept, float(taken.loss), taken.gradients, nbytes(upload))
 
 
-def _full_gradient(setting: Setting, oracle: Oracle, client: int, at: Vector) -> Vector:
+def diverged(order: Order, client: int) -> Diverged:
+    """Return the error that names the client whose walk left the numbers."""
+    return Diverged(
+        f"round {order.round}, client {client}: the loss or the model turned NaN or infinite; "
+        f"lower the learning rate ({order.lr:g}) or set Work(clip=…)",
+        round=order.round,
+        client=client,
+    )
+
+
+def full_gradient(setting: Setting, oracle: Oracle, client: int, at: Vector) -> Vector:
+    """Return the gradient at a vector over all of a client's samples, as stored."""
     federation = setting.federation
     x, y = federation.samples(client)
 

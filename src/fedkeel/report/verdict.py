@@ -117,7 +117,7 @@ def _sentence(winner: str, accuracy: float, differences: list[Difference], level
     against = _and([f"{d.other} ({_gap_only(d, level)})" for d in unclear])
     text = f"No difference resolved between {winner}, first with {score}, and {against}"
     if clear:
-        text += f"; it is {_and([_gap(d, level) for d in clear])}"
+        text += f"; {winner} is {_and([_gap(d, level) for d in clear])}"
     return f"{text}. More seeds narrow the intervals."
 
 
@@ -132,8 +132,13 @@ def _gap_only(d: Difference, level: float) -> str:
 def _interval(d: Difference, level: float) -> str:
     if d.low is None or d.high is None:
         return "no interval from one seed"
-    low, high = (f"{100 * end:.1f}".replace("-", "−") for end in (d.low, d.high))
+    low, high = (_bound(100 * end) for end in (d.low, d.high))
     return f"{100 * level:g} % interval {low} to {high}, {d.seeds} seeds"
+
+
+def _bound(points: float) -> str:
+    """Return an end of an interval, finer near zero, where its sign decides."""
+    return f"{points:.{1 if abs(points) >= 0.1 else 2}f}".replace("-", "−")
 
 
 def _points(gap: float) -> str:
