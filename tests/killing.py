@@ -1,8 +1,8 @@
 """Kills runs with SIGKILL at many instants, resumes them, and tells how they ended. Run by test_kill.py.
 
-A child is forked for every attempt from this process, which has imported everything and computed nothing: it has
-one thread, and an attempt costs milliseconds. A random instant is a random one of the run's Python function
-calls, so every failure can be repeated.
+A child is forked for every attempt from this process, which has imported everything and computed nothing: it
+has one thread, and an attempt costs milliseconds. A random instant is a random one of the run's calls of
+functions, so every failure can be repeated. Nothing is really synced: that matters when the power fails.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from fedkeel.checkpoints import Checkpoints
 
 ALGORITHMS = {
     "SCAFFOLD": fk.SCAFFOLD(),
-    "stages": fk.stages((fk.FedDyn(), 4), fk.FedAvg()),
+    "stages": fk.stages((fk.FedDyn(), 3), fk.FedAvg()),
     "relaxed": fk.relaxed(fk.SCAFFOLD(), beta=0.1),
 }
 POINTS = ("fsync", "replace", "mkdir", "unlink", "rmdir")  # what changes the disk, one by one
-RANDOM_KILLS = 7
+LIVES, KILLS = 3, 4  # runs that are killed at random, and how often each
 
 
 def die() -> None:
@@ -49,23 +49,20 @@ def kill_at_event(number: int) -> Callable[..., None]:
     return profiler
 
 
-def watch_points(number: int, after: bool) -> list[int]:
-    """End the process just before or after the n-th change of the disk; return the running count."""
+def watch_points(number: int) -> list[int]:
+    """End the process just before the n-th change of the disk; return the running count."""
     count = [0]
 
     def watched(function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
             count[0] += 1
-            mine = count[0] == number
-            if mine and not after:
+            if count[0] == number:
                 die()
-            result = function(*args, **kwargs)
-            if mine:
-                die()
-            return result
+            return function(*args, **kwargs)
 
         return call
 
+    os.fsync = lambda _: None
     for name in POINTS:
         setattr(os, name, watched(getattr(os, name)))
     return count
@@ -79,7 +76,7 @@ def train(name: str, path: Path) -> None:
         fk.Task(nn.Linear(3, 2)),
         fk.Federation.from_arrays(clients),
         ALGORITHMS[name],
-        rounds=7,
+        rounds=5,
         cohort=3,
         work=fk.Work(epochs=1, batch_size=3),
         engine="serial",
@@ -106,29 +103,38 @@ def attempt(job: Callable[[], object]) -> tuple[bool, Any]:
     return status == 0, json.loads(told) if told else None
 
 
-def run(name: str, path: Path, event: int = 0, point: int = 0, after: bool = False) -> tuple[bool, Any]:
-    """Start or resume a run that is killed at an instant; return whether it lived, and how many instants."""
+def run(name: str, path: Path, event: int = 0, point: int = 0) -> bool:
+    """Start or resume a run that is killed at an instant; return whether it lived."""
 
-    def job() -> list[int]:
-        changes, calls = watch_points(point, after), [0]
-        profiler = kill_at_event(event)
-        if event == 0:
-            path.mkdir(exist_ok=True)
+    def job() -> None:
+        watch_points(point)
+        if event:
+            sys.setprofile(kill_at_event(event))
+        train(name, path)
 
-            def profiler(_frame: object, kind: str, _argument: object) -> None:
-                calls[0] += kind in {"call", "c_call"}
+    return attempt(job)[0]
+
+
+def instants(name: str, path: Path) -> tuple[int, int]:
+    """Run to the end; return how many changes of the disk and calls of functions that takes."""
+
+    def job() -> tuple[int, int]:
+        changes, calls = watch_points(0), [0]
+
+        def profiler(_frame: object, event: str, _argument: object) -> None:
+            calls[0] += event in {"call", "c_call"}
 
         sys.setprofile(profiler)
         train(name, path)
         sys.setprofile(None)
-        return [changes[0], calls[0]]
+        return changes[0], calls[0]
 
-    return attempt(job)
+    return attempt(job)[1]
 
 
 def left(name: str, path: Path) -> dict[str, Any]:
     """Return all that a finished run leaves but for timings."""
-    loaded = Checkpoints(path).read(report=lambda text: sys.exit(text))
+    loaded = Checkpoints(path).read(report=sys.exit)
     assert loaded is not None
     memories = sorted(
         (client, {n: t.tolist() for n, t in named.items()}) for client, named in loaded.memories
@@ -152,43 +158,42 @@ def tear(path: Path) -> None:
             file.write('{"round": 5, "coh')
 
 
-def randomly(name: str, path: Path, calls: int, rng: random.Random) -> int:
-    """Kill a run at random instants, one after another; return how often it was."""
+def randomly(name: str, folder: Path, calls: int, rng: random.Random) -> int:
+    """Kill runs at random instants, each several times; return how often in all."""
     kills = 0
-    for _ in range(RANDOM_KILLS):
-        lived, _ = run(name, path, event=rng.randrange(1, calls))
-        kills += not lived
-        if rng.random() < 0.5 and not lived:
-            tear(path)
+    for life in range(LIVES):
+        path = folder / str(life)
+        for _ in range(KILLS):
+            killed = not run(name, path, event=rng.randrange(1, calls // 2))
+            kills += killed
+            if killed and rng.random() < 0.5:
+                tear(path)
+        run(name, path)
     return kills
 
 
-def at_points(name: str, path: Path, points: range) -> int:
-    """Kill a run just before, then just after each of some changes of the disk; return how often it was."""
+def at_points(name: str, folder: Path, changes: int) -> int:
+    """Kill a run just before each change of the disk; return how often in all."""
     kills = 0
-    for point in points:
-        for after in (False, True):
-            lived, _ = run(name, path / f"{point}-{after}", point=point, after=after)
-            kills += not lived
-            run(name, path / f"{point}-{after}")
+    for point in range(1, changes + 1):
+        path = folder / f"at-{point}"
+        kills += not run(name, path, point=point)
+        run(name, path)
     return kills
 
 
 def main(scratch: Path, seed: int) -> None:
     rng, report = random.Random(seed), []
     for name in ALGORITHMS:
-        _, (changes, calls) = run(name, scratch / name)
-        whole = attempt(lambda name=name: left(name, scratch / name))[1]
-        path = scratch / f"{name}-random"
-        kills = randomly(name, path, calls, rng)
-        run(name, path)
-        ends = [attempt(lambda name=name, path=path: left(name, path))[1]]
+        changes, calls = instants(name, scratch / name)
+        folder = scratch / f"{name}-killed"
+        folder.mkdir()
+        kills = randomly(name, folder, calls, rng)
         if name == "SCAFFOLD":
-            folder = scratch / f"{name}-points"
-            folder.mkdir()
-            kills += at_points(name, folder, range(1, changes + 1))
-            ends += [attempt(lambda name=name, p=p: left(name, p))[1] for p in sorted(folder.iterdir())]
-        report.append({"kills": kills, "instants": [changes, calls], "whole": whole, "ends": ends})
+            kills += at_points(name, folder, changes)
+        paths = [scratch / name, *sorted(folder.iterdir())]
+        whole, *ends = attempt(lambda name=name, paths=paths: [left(name, path) for path in paths])[1]
+        report.append({"kills": kills, "changes": changes, "whole": whole, "ends": ends})
     (scratch / "report.json").write_text(json.dumps(report))
 
 

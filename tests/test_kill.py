@@ -26,13 +26,12 @@ def report(tmp_path_factory) -> list[dict[str, Any]]:
 def test_a_killed_run_resumes_to_the_same_bit(report, case):
     found = report[case]
     assert found["whole"]["unfinished"] == []
-    assert found["whole"]["rounds timed"] == 7
+    assert found["whole"]["rounds timed"] == 5
     for end in found["ends"]:
         assert end == found["whole"]
 
 
 @pytest.mark.slow
 def test_the_kills_were_many_and_hit_every_change_of_the_disk(report):
-    by_points = 2 * report[0]["instants"][0]
-    assert report[0]["kills"] > by_points > 40
-    assert sum(case["kills"] for case in report) > by_points + 12
+    assert report[0]["changes"] > 30
+    assert sum(case["kills"] for case in report) > report[0]["changes"] + 20

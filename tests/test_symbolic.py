@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedkeel.rewriting import replaced
@@ -35,6 +35,7 @@ def read(text: str) -> float:
     return float(eval(text.replace("·", "*").replace("−", "-").replace("²", "**2"), {}, dict(KNOBS)))
 
 
+@settings(deadline=None)
 @given(expressions)
 def test_the_printed_text_has_the_value_of_the_expression(expression):
     value = expression.number

@@ -71,7 +71,8 @@ def test_a_comparison_that_was_stopped_goes_on(fedkeel, monkeypatch):
     assert "resume with: fedkeel resume c" in result.stderr
     monkeypatch.setattr(Board, "row", real)
     shown = fedkeel("show", "c").stdout
-    assert "FedAvg" in shown
+    assert "1 of 2 unfinished" in shown
+    assert "diverged" not in shown
     again = json.loads(fedkeel("resume", "c", "--json").stdout)
     assert [run["accuracy"] for run in again["runs"]] == [run["accuracy"] for run in whole["runs"]]
     assert again["verdict"] == whole["verdict"]

@@ -71,6 +71,8 @@ def test_resume_goes_on_with_a_finished_run(tiny, fedkeel):
     tiny("--out", "run")
     found = json.loads(fedkeel("resume", "run", "--rounds", "6", "--json").stdout)
     assert lasting(found["last_row"]) == lasting(whole["last_row"])
+    again = json.loads(fedkeel("resume", "run", "--json").stdout)
+    assert again["last_row"] == found["last_row"]
 
 
 @pytest.mark.slow

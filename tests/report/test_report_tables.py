@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fedkeel.report import Trial, reachable_target, summarise
-from fedkeel.report.tables import cells, cost_to, shown_bytes
+from fedkeel.report.tables import UNFINISHED, cells, cost_to, shown_bytes
 
 
 def rows(*accuracies: float | None, **more: list[float]) -> list[dict]:
@@ -60,6 +60,12 @@ def test_diverged_runs_are_counted_and_left_out_of_the_mean():
     assert cells(line)[1] == "60.0 %, 1 of 2 diverged"
     (line,) = summarise([Trial("A", 0, [], "diverged")], target=None)
     assert cells(line)[1] == "1 of 1 diverged"
+
+
+def test_unfinished_runs_are_not_called_diverged():
+    group = [Trial("A", 0, rows(0.6)), Trial("A", 1, rows(0.1), UNFINISHED), Trial("A", 2, [], UNFINISHED)]
+    (line,) = summarise(group, target=None)
+    assert cells(line)[1] == "60.0 %, 2 of 3 unfinished"
 
 
 def test_the_reachable_target_is_one_that_every_run_has_at_its_end():

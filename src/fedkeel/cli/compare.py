@@ -52,7 +52,7 @@ def demo(out: opt.Out = None, as_json: opt.Json = False) -> None:
     _go(Comparison.of(_DEMO_METHODS, 3, base), out or paths.fresh("demo"), as_json=as_json)
 
 
-def compare(  # noqa: PLR0917  Typer reads the parameters as options
+def compare(
     methods: Annotated[
         list[str], typer.Argument(metavar="METHOD...", help='Methods, as scaffold or "fedprox(mu=0.1)".')
     ],

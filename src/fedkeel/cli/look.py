@@ -223,6 +223,7 @@ def _show_comparison(directory: Path, *, as_json: bool) -> None:
     from fedkeel.cli.compare import print_report, report  # noqa: PLC0415
     from fedkeel.comparison import Comparison  # noqa: PLC0415
     from fedkeel.report import Trial  # noqa: PLC0415
+    from fedkeel.report.tables import UNFINISHED  # noqa: PLC0415
     from fedkeel.runs import read_rows  # noqa: PLC0415
 
     comparison = Comparison.load(directory)
@@ -230,13 +231,12 @@ def _show_comparison(directory: Path, *, as_json: bool) -> None:
     for job in comparison.jobs(directory):
         rows = read_rows(job.directory)
         missing = len(rows) < comparison.base.rounds
-        if rows:
-            trials.append(Trial(job.method, job.seed, rows, "unfinished" if missing else None))
-    if not trials:
-        raise StorageError(f"{directory}: no run of this comparison was begun; fedkeel resume {directory}")
+        trials.append(Trial(job.method, job.seed, rows, UNFINISHED if missing else None))
     trials.sort(key=lambda trial: comparison.methods.index(trial.method))
     found = report(comparison, trials, directory)
     if as_json:
         _print_json(found)
     else:
         print_report(found, trials)
+        if any(trial.problem for trial in trials):
+            console().print(f"Go on: fedkeel resume {shlex.quote(str(directory))}", markup=False)

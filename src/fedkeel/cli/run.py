@@ -40,7 +40,7 @@ def register(app: typer.Typer) -> None:
     app.command(epilog=_RESUME_EXAMPLES)(resume)
 
 
-def run(  # noqa: PLR0917  Typer reads the parameters as options
+def run(
     file: Annotated[
         Path | None, typer.Argument(help="Experiment as TOML; without it, the default one on digits.")
     ] = None,
@@ -85,7 +85,7 @@ def run(  # noqa: PLR0917  Typer reads the parameters as options
 
 def resume(
     directory: Annotated[Path, typer.Argument(help="Directory of a run or of a comparison.")],
-    rounds: Annotated[int | None, typer.Option(help="Go on to this many rounds in all.")] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Go on to this many rounds in all.")] = None,
     as_json: opt.Json = False,
 ) -> None:
     """Go on with a run or a comparison that was stopped; the result is as if it never had been."""
@@ -97,11 +97,11 @@ def resume(
         go_on(directory, rounds, as_json=as_json)
         return
     from fedkeel.experiment import Experiment  # noqa: PLC0415
-    from fedkeel.runs import read_manifest  # noqa: PLC0415
+    from fedkeel.runs import read_manifest, read_rows  # noqa: PLC0415
 
     manifest = read_manifest(directory)
     experiment = Experiment.load(directory)
-    rounds = rounds or max(experiment.rounds, manifest["rounds"])
+    rounds = rounds or max(experiment.rounds, manifest["rounds"], len(read_rows(directory)))
     _train(experiment.with_settings([f"rounds={rounds}"]), directory, resuming=True, as_json=as_json)
 
 
@@ -117,6 +117,8 @@ def _train(experiment: Experiment, directory: Path, *, resuming: bool, as_json: 
             result = experiment.train(directory, resume=resuming, callback=board.row)
         except Stopped as stop:
             command = f"fedkeel resume {shlex.quote(str(directory))}"
+            if resuming:
+                command += f" --rounds {experiment.rounds}"
             raise Stopped(f"\n{stop}\nresume with: {command}") from None
         except ConfigError as problem:
             raise _without_python(problem) from None

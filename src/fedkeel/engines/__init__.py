@@ -5,10 +5,12 @@ from __future__ import annotations
 from fedkeel.engines.contract import Engine, Setting
 from fedkeel.engines.processes import Processes
 from fedkeel.engines.serial import Serial
+from fedkeel.engines.stackable import Unstackable
+from fedkeel.engines.stacked import Stacked
 from fedkeel.errors import ConfigError, did_you_mean
 from fedkeel.oracle import Oracle
 
-ENGINES = ("auto", "serial", "processes")
+ENGINES = ("auto", "serial", "stacked", "stacked-uncompiled", "processes")
 
 
 def choose(
@@ -19,4 +21,9 @@ def choose(
         raise ConfigError(f"engine = {name!r}: {did_you_mean(str(name), ENGINES)}")
     if name == "processes":
         return Processes(setting, oracle, workers)
+    if name.startswith("stacked"):
+        try:
+            return Stacked(setting, oracle, threads, compiled=name == "stacked")
+        except Unstackable as problem:
+            raise ConfigError(f"engine = {name!r}: {problem}; choose engine='serial'") from None
     return Serial(setting, oracle, threads)

@@ -73,19 +73,19 @@ def sensible_threads(setting: Setting, oracle: Oracle) -> int:
 def forward_flops(module: nn.Module, inputs: Tensor) -> float:
     """Count the operations of a pass in the layers' matrices: each is applied once a place of its output.
 
-    torch's own counter imports its compiler, which takes three seconds.
+    Recurrent layers do not count: they are many small products one after another, which one thread does
+    best. torch's own counter imports its compiler, which takes three seconds.
     """
     total = 0.0
 
-    def count(layer: nn.Module, _: object, output: Tensor | tuple[Tensor, ...]) -> None:
+    def count(layer: nn.Module, _: object, output: object) -> None:
         nonlocal total
-        shown = output if isinstance(output, Tensor) else output[0]
         for weight in layer.parameters(recurse=False):
-            if weight.ndim > 1:
-                width = shown.shape[1 if weight.ndim > 2 else -1]
-                total += 2 * weight.numel() * shown.numel() / width
+            if weight.ndim > 1 and isinstance(output, Tensor):
+                width = output.shape[1 if weight.ndim > 2 else -1]
+                total += 2 * weight.numel() * output.numel() / width
 
-    layers = [layer for layer in module.modules() if not isinstance(layer, nn.Embedding)]
+    layers = [layer for layer in module.modules() if not isinstance(layer, nn.RNNBase | nn.Embedding)]
     handles = [layer.register_forward_hook(count) for layer in layers]
     with torch.no_grad():
         module(inputs)

@@ -62,7 +62,9 @@ class Slab:
     def close(self) -> None:
         """Let go of the file; views that are still about stay good."""
         self._map = None
-        os.close(self.handle)
+        if self.handle >= 0:
+            os.close(self.handle)
+        self.handle = -1
 
     def _view(self, place: Place) -> Tensor:
         numel = torch.Size(place.shape).numel()

@@ -31,6 +31,7 @@ from fedkeel.task import Task
 from fedkeel.walk import Pace
 
 _BUDGET = 2**30  # bytes that a group of clients may take
+_SPARE = 8  # empty slots that are cheaper than recording another shape
 _VECTORS = 12  # vectors of length d alive a client: plan, state, gradients and what lies between
 
 _RECORDED: WeakKeyDictionary[Task, dict[Hashable, Replay]] = WeakKeyDictionary()
@@ -47,24 +48,24 @@ class Taken(NamedTuple):
 class Stacked:
     """Runs the clients of a cohort side by side; raises `Unstackable` where that is not possible."""
 
-    name = "stacked"
-
     def __init__(
-        self, setting: Setting, oracle: Oracle, threads: int | None = None, *, budget: int = _BUDGET
+        self,
+        setting: Setting,
+        oracle: Oracle,
+        threads: int | None = None,
+        *,
+        compiled: bool = True,
+        budget: int = _BUDGET,
     ) -> None:
         self.setting, self.oracle, self.form = setting, oracle, Form.of(setting)
         check_stackable(setting, oracle, self.form.padded)
         oracle.channels_last = fits_channels_last(setting, oracle)
         self.threads = threads or sensible_threads(setting, oracle)
-        self.compiled = self._compiles()
+        self.name = "stacked" if compiled else "stacked-uncompiled"
+        self.compiled = compiled and not _convolves(oracle.module)
         self.capacity = max(1, budget // _bytes_a_client(setting, oracle, self.form))
-        self._net = Net(oracle)
+        self._net, self._text = Net(oracle), repr(oracle.module)
         self._slots: list[int] = []
-
-    def _compiles(self) -> bool:
-        """Tell whether to compile: convolutions are slower compiled."""
-        convolutions = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
-        return not any(isinstance(layer, convolutions) for layer in self.oracle.module.modules())
 
     def run(self, order: Order, memories: Sequence[Record], reducer: Reducer) -> Harvest:
         """Let every client of the cohort do its round, and reduce what they send."""
@@ -143,16 +144,78 @@ class Stacked:
     def _walk(self, ready: Route, group: Group, orders: Sequence[Sequence[object]]) -> tuple[State, Tensor]:
         """Take all steps of a group; return the last state and the sum of the losses."""
         state = [tensor for _, tensor in leaves(ready.start)]
-        fixed = self._net.fixed
-        constants = [*(tensor for _, tensor in leaves(ready.words)), *fixed]
+        constants = [*(tensor for _, tensor in leaves(ready.words)), *self._net.fixed]
         losses = ready.start.y.new_zeros(group.slots)
         step: Replay | None = None
         for window in group.windows(orders):
             for feed in window.feeds():
                 data = [part for part in feed if part is not None]
                 if step is None:
-                    step = self._recorded(ready, feed, [*state, *data, *constants], len(fixed))
+                    step = self._recorded(ready, feed, [*state, *data, *constants])
                 *state, loss = step(*state, *data, *constants)
                 losses += loss
         names = [name for name, _ in leaves(ready.start)]
         return rebuild(ready.start, dict(zip(names, state, strict=True))), losses
+
+    def _recorded(self, ready: Route, feed: Feed, examples: list[Tensor]) -> Replay:
+        """Return the recorded step of this kind and these shapes; record it where it is new."""
+        shapes = tuple((tensor.shape, tensor.stride(), tensor.dtype, tensor.device) for tensor in examples)
+        key = (ready.kind, self.compiled, self.threads, self.oracle.layout, self._text, shapes)
+        known = _RECORDED.setdefault(self.setting.task, {})
+        if key not in known:
+            known[key] = capture(Step(self._net, ready, feed), examples, compiled=self.compiled)
+        return known[key]
+
+    def _seats(self, size: int) -> int:
+        """Return how many slots a group of that size gets.
+
+        Each number of slots is a step of its own, so where cohorts vary in size (Bernoulli sampling) a number
+        that was used before is taken again, and a new one is a multiple of eight.
+        """
+        near = [slots for slots in self._slots if size <= slots <= size + _SPARE]
+        if near:
+            return min(near)
+        slots = -(-size // _SPARE) * _SPARE if self._slots else size
+        self._slots.append(min(slots, max(size, self.capacity)))
+        return self._slots[-1]
+
+
+def _convolves(module: nn.Module) -> bool:
+    """Tell whether a model has convolutions: they are slower compiled."""
+    kinds = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+    return any(isinstance(layer, kinds) for layer in module.modules())
+
+
+def _of_client(record: Record, place: int) -> Record:
+    """Return one client's part of a stacked record; what has no client axis is everyone's."""
+    return transform(lambda tensor: (tensor[place] if tensor.ndim > 1 else tensor).clone(), record)
+
+
+def _bytes_a_client(setting: Setting, oracle: Oracle, form: Form) -> int:
+    """Estimate what a client takes in a group: vectors, its samples, and what its layers give."""
+    federation = setting.federation
+    sample = federation.prepare(federation.samples(0)[0][:1])
+    activations = _outputs(oracle, oracle.place((sample, federation.y[:1]))[0])
+    numbers = (
+        _VECTORS * oracle.layout.total
+        + int(federation.sizes.max()) * sample.numel()
+        + form.width * (sample.numel() + 3 * activations)  # values, their gradients, and room between
+    )
+    return numbers * oracle.point.element_size()
+
+
+def _outputs(oracle: Oracle, inputs: Tensor) -> int:
+    """Return how many numbers the layers of the model give for one sample."""
+    total = 0
+
+    def count(_: nn.Module, __: object, output: object) -> None:
+        nonlocal total
+        total += output.numel() if isinstance(output, Tensor) else 0
+
+    layers = [layer for layer in oracle.still.modules() if not list(layer.children())]
+    handles = [layer.register_forward_hook(count) for layer in layers]
+    with torch.no_grad():
+        oracle.still(inputs)
+    for handle in handles:
+        handle.remove()
+    return total

@@ -129,8 +129,8 @@ def _numbers(plan: Plan, pace: Pace) -> Numbers:
 class Step:
     """A step as a function of flat tensors, in the order state, feed, words, fixed: what is recorded."""
 
-    def __init__(self, net: Net, ready: Route, feed: Feed, fixed: int) -> None:
-        self._kind, self._templates, self._fixed = ready.kind, (ready.start, feed, ready.words), fixed
+    def __init__(self, net: Net, ready: Route, feed: Feed) -> None:
+        self._kind, self._templates = ready.kind, (ready.start, feed, ready.words)
         self._loss = loss_of(net, ready.objective)
 
     def __call__(self, *tensors: Tensor) -> list[Tensor]:

@@ -88,8 +88,8 @@ def as_svg(picture: Portrait, limit: int = 100) -> str:
     top = max(1, int(counts.max()))
     discs = [
         f'<circle cx="{_MARGIN + (i + 0.5) * _CELL:g}" cy="{(k + 0.5) * _CELL:g}" '
-        f'r="{0.48 * _CELL * math.sqrt(counts[i, k] / top):.2f}"><title>client {i}, class {picture.names[k]}: '
-        f"{counts[i, k]} samples</title></circle>"
+        f'r="{0.48 * _CELL * math.sqrt(counts[i, k] / top):.2f}">'
+        f"<title>client {i}, class {picture.names[k]}: {counts[i, k]} samples</title></circle>"
         for i in range(clients)
         for k in range(classes)
         if counts[i, k]
@@ -102,9 +102,7 @@ def as_svg(picture: Portrait, limit: int = 100) -> str:
         f'<text x="{_MARGIN + (i + 0.5) * _CELL:g}" y="{foot + 18}" text-anchor="middle">{i}</text>'
         for i in range(0, clients, max(1, clients // 20))
     ]
-    title = (
-        f'<text x="{_MARGIN}" y="{classes * _CELL + 42}">client → &#160; area = samples, largest {top}</text>'
-    )
+    title = f'<text x="{_MARGIN}" y="{foot + 42}">client → &#160; area = samples, largest {top}</text>'
     return (
         f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
         'xmlns="http://www.w3.org/2000/svg" font-family="system-ui, sans-serif" font-size="13" '
@@ -121,7 +119,8 @@ def as_html(picture: Portrait) -> str:
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(picture.title)}</title>'
         "<style>:root{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;max-width:1100px;"
-        "margin:40px auto;padding:0 24px}div{overflow-x:auto}td{padding:2px 18px 2px 0}</style>"
+        "margin:40px auto;padding:0 24px}h1{font-size:1.3rem}div{overflow-x:auto}"
+        "td{padding:2px 18px 2px 0}</style>"
         f"<h1>{escape(picture.title)}</h1><table>{facts}</table><div>{as_svg(picture)}</div></html>"
     )
 

@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 
 Row = Mapping[str, Any]
 
+UNFINISHED = "unfinished"  # the problem of a run that was stopped, or has not begun
 HEADINGS = ("method", "final accuracy", "rounds to target", "sent to target", "seconds")
 
 
 class Trial(NamedTuple):
-    """One run of a comparison; `problem` says why it ended before its last round."""
+    """One run of a comparison; `problem` says why it has no last round: it diverged, or is `UNFINISHED`."""
 
     method: str
     seed: int
@@ -35,6 +36,7 @@ class Summary(NamedTuple):
     model: str
     seeds: int
     failed: int
+    unfinished: int
     accuracy: float | None
     spread: float | None
     reached: int
@@ -97,7 +99,8 @@ def _line(method: str, group: Sequence[Trial], model: str, target: float | None)
         method=method,
         model=model,
         seeds=len(group),
-        failed=sum(trial.problem is not None for trial in group),
+        failed=sum(trial.problem not in (None, UNFINISHED) for trial in group),
+        unfinished=sum(trial.problem == UNFINISHED for trial in group),
         accuracy=statistics.fmean(ends) if ends else None,
         spread=statistics.stdev(ends) if len(ends) > 1 else None,
         reached=len(costs),
@@ -132,12 +135,13 @@ def cells(line: Summary) -> tuple[str, ...]:
 
 
 def shown_accuracy(line: Summary) -> str:
-    """Return the final accuracy as mean ± standard deviation, and how many runs failed."""
-    failed = f"{line.failed} of {line.seeds} diverged" if line.failed else ""
-    if line.accuracy is None:
-        return failed or "—"
-    spread = "" if line.spread is None else f" ± {100 * line.spread:.1f}"
-    return f"{100 * line.accuracy:.1f}{spread} %" + (f", {failed}" if failed else "")
+    """Return the final accuracy as mean ± standard deviation, and how many runs have none."""
+    counts = ((line.failed, "diverged"), (line.unfinished, "unfinished"))
+    parts = [f"{count} of {line.seeds} {what}" for count, what in counts if count]
+    if line.accuracy is not None:
+        spread = "" if line.spread is None else f" ± {100 * line.spread:.1f}"
+        parts.insert(0, f"{100 * line.accuracy:.1f}{spread} %")
+    return ", ".join(parts) or "—"
 
 
 def shown_bytes(count: float) -> str:

@@ -1,0 +1,1 @@
+"""Studies: diagnostics that need runs of their own."""

@@ -1,0 +1,150 @@
+"""The clients' losses as functions of a flat vector, in float64: values, gradients, curvature."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from fedkeel.engines.contract import Setting
+from fedkeel.layout import Layout, float_buffers, trainable
+from fedkeel.streams import Stream
+from fedkeel.vector import Vector
+
+_CHUNK = 1000
+_SETTLED = 1e-5  # relative change at which the power iteration stops
+
+
+class Place(NamedTuple):
+    """A model: its parameters and its float buffers."""
+
+    x: Vector
+    buffers: Vector
+
+
+class Slope(NamedTuple):
+    """A client's loss at a place and its gradient."""
+
+    loss: float
+    gradient: Vector
+
+
+class Landscape:
+    """The losses of some clients, each on at most `samples` of its own samples, as stored (no augmentation).
+
+    The model is in evaluation mode, so a loss is one fixed function: no dropout, and BatchNorm takes the
+    statistics the pilot had at the place. Float64 keeps second differences of close points above rounding.
+    """
+
+    def __init__(self, setting: Setting, clients: Sequence[int], samples: int, stream: Stream) -> None:
+        self.loss = setting.task.loss
+        self.module = copy.deepcopy(setting.task.model).to(setting.device).double().eval()
+        self.layout = Layout.of(trainable(self.module))
+        self.buffer_layout = Layout.of(float_buffers(self.module))
+        self.clients = tuple(clients)
+        self.data = {client: _data(setting, client, samples, stream) for client in clients}
+
+    def place(self, x: Vector, buffers: Vector) -> Place:
+        """Return a model in this landscape's precision."""
+        return Place(x.detach().double().clone(), buffers.detach().double().clone())
+
+    def size(self, client: int) -> int:
+        """Return how many of a client's samples are looked at."""
+        return len(self.data[client][1])
+
+    def slope(self, client: int, place: Place, rows: np.ndarray | None = None) -> Slope:
+        """Return a client's loss and gradient, over all its samples or over some rows of them."""
+        x = place.x.detach().requires_grad_()
+        value, total = 0.0, torch.zeros_like(place.x)
+        for inputs, target, share in self._parts(client, rows):
+            loss = self._loss(x, place.buffers, inputs, target) * share
+            total += torch.autograd.grad(loss, x)[0]
+            value += float(loss)
+        return Slope(value, total)
+
+    def bend(self, client: int, place: Place, direction: Vector) -> Vector:
+        """Return the Hessian of a client's loss times a direction, by differentiating twice."""
+        x = place.x.detach().requires_grad_()
+        total = torch.zeros_like(place.x)
+        for inputs, target, share in self._parts(client, None):
+            loss = self._loss(x, place.buffers, inputs, target) * share
+            (gradient,) = torch.autograd.grad(loss, x, create_graph=True)
+            if gradient.requires_grad:  # a piecewise linear loss has none
+                (part,) = torch.autograd.grad(gradient, x, direction, allow_unused=True)
+                total += 0.0 if part is None else part
+        return total
+
+    @torch.no_grad()
+    def sample_losses(self, client: int, place: Place) -> list[float]:
+        """Return the loss of each sample of a client."""
+        found = []
+        for inputs, target, _ in self._parts(client, None):
+            output = self._output(place.x, place.buffers, inputs)
+            found += [float(self.loss(output[i : i + 1], target[i : i + 1])) for i in range(len(target))]
+        return found
+
+    def _loss(self, x: Vector, buffers: Vector, inputs: Tensor, target: Tensor) -> Tensor:
+        return self.loss(self._output(x, buffers, inputs), target)
+
+    def _output(self, x: Vector, buffers: Vector, inputs: Tensor) -> Tensor:
+        tensors = {**self.layout.views(x), **self.buffer_layout.views(buffers)}
+        output: Tensor = functional_call(self.module, tensors, (inputs,))
+        return output
+
+    def _parts(self, client: int, rows: np.ndarray | None) -> list[tuple[Tensor, Tensor, float]]:
+        inputs, target = self.data[client]
+        if rows is not None:
+            chosen = torch.from_numpy(rows).to(target.device)
+            inputs, target = inputs[chosen], target[chosen]
+        whole = len(target)
+        pieces = zip(torch.split(inputs, _CHUNK), torch.split(target, _CHUNK), strict=True)
+        return [(x, y, len(y) / whole) for x, y in pieces]
+
+
+class Curvature(NamedTuple):
+    """The eigenvalue of a Hessian that is largest in size, its direction, and the products it took."""
+
+    size: float
+    direction: Vector
+    products: int
+
+
+def power_iteration(
+    landscape: Landscape, client: int, place: Place, start: Vector, most: int, settled: float = _SETTLED
+) -> Curvature:
+    """Find the top curvature of a client's loss at a place by Hessian-vector products."""
+    direction, size = start / torch.linalg.vector_norm(start), 0.0
+    for step in range(1, most + 1):
+        product = landscape.bend(client, place, direction)
+        found = float(torch.linalg.vector_norm(product))
+        if found == 0.0:
+            return Curvature(0.0, direction, step)
+        direction, before, size = product / found, size, found
+        if abs(size - before) <= settled * size:
+            return Curvature(size, direction, step)
+    return Curvature(size, direction, most)
+
+
+def gaussian(stream: Stream, like: Vector) -> Vector:
+    """Draw a standard normal vector."""
+    drawn = torch.from_numpy(stream.numpy().standard_normal(like.numel()))
+    return drawn.to(like)
+
+
+def _data(setting: Setting, client: int, samples: int, stream: Stream) -> tuple[Tensor, Tensor]:
+    """Return (at most) that many samples of a client in float64, ready for the model."""
+    x, y = setting.federation.samples(client)
+    if len(x) > samples:
+        order = stream.branch("samples", client).numpy().permutation(len(x))[:samples]
+        chosen = torch.from_numpy(np.sort(order))
+        x, y = x[chosen], y[chosen]
+    inputs = setting.federation.prepare(x).to(setting.device)
+    if inputs.is_floating_point() or inputs.dtype == torch.uint8:
+        inputs = inputs.double()
+    target = y.to(setting.device)
+    return inputs, target.double() if target.is_floating_point() else target

@@ -1,0 +1,88 @@
+"""The pilot: a short training whose models are the places where constants are measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from typing import NamedTuple
+
+import torch
+
+from fedkeel.errors import ConfigError, Diverged
+from fedkeel.methods.relaxed import Relaxed
+from fedkeel.training import Session
+from fedkeel.vector import Vector
+
+Progress = Callable[[str, int, int], None]
+
+
+class Stop(NamedTuple):
+    """The model before a round: its vector and buffers, and how far the round took it.
+
+    `offset` is x − mean w_i over all clients (w_i a client's last end, x⁰ where it never took part), for
+    relaxed methods, which remember the w_i.
+    """
+
+    round: int
+    x: Vector
+    buffers: Vector
+    move: float
+    offset: Vector | None
+
+
+class Trajectory(NamedTuple):
+    """Some models of a pilot, first and last among them, and how far its longest round went."""
+
+    stops: list[Stop]
+    longest: float
+    rounds: int
+    problem: str | None
+
+
+def travel(session: Session, points: int, progress: Progress) -> Trajectory:
+    """Play a session and keep its models at that many rounds, more of them early, where much happens.
+
+    A pilot that diverges is cut there: the models before still tell why.
+    """
+    rounds = session.loop.rounds
+    wanted = {round(rounds * (i / (points - 1)) ** 1.5) for i in range(points)}
+    stops = [_stop(session)]
+    longest, previous, problem = 0.0, stops[0], None
+    with closing(session.loop.engine):
+        try:
+            for row in session.rounds():
+                here = _stop(session)
+                move = float(torch.linalg.vector_norm((here.x - previous.x).double()))
+                longest = max(longest, move)
+                if stops[-1] is previous:
+                    stops[-1] = previous._replace(move=move)
+                previous = here._replace(move=move)
+                if here.round in wanted:
+                    stops.append(previous)
+                progress("pilot", row["round"] + 1, rounds)
+        except Diverged as found:
+            problem = str(found)
+    if stops[-1] is not previous:
+        stops.append(previous)
+    if longest == 0.0:
+        raise ConfigError(
+            f"the pilot moved nowhere in {previous.round} rounds ({problem or 'every gradient is zero'}): "
+            "there is nothing to measure; lower the learning rate or change the start"
+        )
+    return Trajectory(stops, longest, previous.round, problem)
+
+
+def _stop(session: Session) -> Stop:
+    state = session.state
+    method = session.loop.stages.parts[state.stage].method
+    x = next(iter(method.models(state.server).values())).clone()
+    offset = _offset(session, x) if isinstance(method, Relaxed) else None
+    return Stop(state.round, x, state.buffers.clone(), 0.0, offset)
+
+
+def _offset(session: Session, x: Vector) -> Vector:
+    clients = session.loop.population.clients
+    total = session.state.x0.double() * (clients - len(session.store))
+    for memory in session.store.values():
+        total = total + memory.last.double()
+    return x.double() - total / clients
