@@ -82,4 +82,5 @@ def test_all_is_the_namespace() -> None:
     assert set(fedkeel.__all__) <= public
     assert public - submodules <= set(fedkeel.__all__)
     for name in fedkeel.__all__:
-        assert getattr(fedkeel, name).__doc__ or isinstance(getattr(fedkeel, name), tuple), name
+        told = name in {"METHODS", "Vector"} or getattr(fedkeel, name).__doc__
+        assert told, name

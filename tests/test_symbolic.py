@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedkeel.rewriting import replaced
-from fedkeel.symbolic import Untraceable, name, symbol
+from fedkeel.explain.rewriting import replaced
+from fedkeel.explain.symbolic import Untraceable, name, symbol
 
 KNOBS = {"a": 0.5, "b": -1.25, "c": 3.0}
 leaf = st.sampled_from([name(key, number=value) for key, value in KNOBS.items()]) | st.sampled_from(

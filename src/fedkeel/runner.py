@@ -145,10 +145,11 @@ def train(
             session.store = Store(scratch=directory.path)
             keeper = _Keeper(directory, checkpoint_every)
             if directory.holds_run:
-                _check_identity(directory, manifest["identity"])
+                manifest = _same_experiment(directory, manifest)
                 keeper.restore(session)
-            else:
-                directory.start(dump(experiment or _describe(manifest)), manifest)
+            if rounds > manifest["rounds"] or not directory.holds_run:
+                manifest["rounds"] = rounds
+                directory.describe(dump(experiment or _describe(manifest)), manifest)
             _play(session, keeper, callback)
             return _result(session, manifest, directory)
 
@@ -361,14 +362,17 @@ def _describe(manifest: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _check_identity(directory: RunDirectory, identity: Mapping[str, Any]) -> None:
-    before = directory.manifest()["identity"]
-    for key in {**before, **identity}:
-        if before.get(key) != identity.get(key):
+def _same_experiment(directory: RunDirectory, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the manifest of the run that is here, if it is of the same experiment."""
+    before = directory.manifest()
+    told, asked = before["identity"], manifest["identity"]
+    for key in {**told, **asked}:
+        if told.get(key) != asked.get(key):
             raise StorageError(
-                f"{directory.path} belongs to another experiment: its {key} is {before.get(key)!r}, "
-                f"not {identity.get(key)!r}; choose another directory or the same settings"
+                f"{directory.path} belongs to another experiment: its {key} is {told.get(key)!r}, "
+                f"not {asked.get(key)!r}; choose another directory or the same settings"
             )
+    return before
 
 
 def _check_counts(**counts: int | None) -> None:

@@ -30,6 +30,7 @@ class RunDirectory:
         self.path = path
         with storage(path):
             path.mkdir(parents=True, exist_ok=True)
+            _refuse_strangers(path)
             self._lock = (path / ".lock").open("w")
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -46,15 +47,8 @@ class RunDirectory:
         """Tell whether a run was begun here."""
         return (self.path / "manifest.json").exists()
 
-    def start(self, experiment: str, manifest: Mapping[str, Any]) -> None:
-        """Begin a run in an empty directory. The manifest is written last: it marks the run as begun."""
-        names = ("experiment.toml", "manifest.json")
-        ours = {".lock", names[0], *(_temporary(self.path / name).name for name in names)}
-        strangers = [p.name for p in self.path.iterdir() if p.name not in ours]
-        if strangers:
-            raise StorageError(
-                f"{self.path}: holds {strangers[0]} and no run of fedkeel: choose an empty or new directory"
-            )
+    def describe(self, experiment: str, manifest: Mapping[str, Any]) -> None:
+        """Write what the run is. The manifest comes last: it marks the run as begun."""
         with storage(self.path):
             write_durably(self.path / "experiment.toml", experiment.encode())
             write_durably(self.path / "manifest.json", _json(manifest, indent=2).encode())
@@ -97,6 +91,19 @@ class RunDirectory:
                 if (self.path / name).exists():
                     with (self.path / name).open("a") as file:
                         os.fsync(file.fileno())
+
+
+def _refuse_strangers(path: Path) -> None:
+    """Leave a directory alone that holds something else than a run."""
+    names = ("experiment.toml", "manifest.json")
+    if (path / names[1]).exists():
+        return
+    ours = {".lock", names[0], *(_temporary(path / name).name for name in names)}
+    strangers = sorted(p.name for p in path.iterdir() if p.name not in ours)
+    if strangers:
+        raise StorageError(
+            f"{path}: holds {strangers[0]} and no run of fedkeel: choose an empty or new directory"
+        )
 
 
 def read_manifest(path: Path) -> dict[str, Any]:

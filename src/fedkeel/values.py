@@ -64,6 +64,8 @@ def explain_validation(name: str, cls: type, problem: ValidationError) -> str:
         elif error["type"] in {"unexpected_keyword_argument", "extra_forbidden"}:
             known = knobs or list(getattr(cls, "model_fields", {}))
             lines.append(f"{name} has no argument {place!r}; {did_you_mean(str(error['loc'][-1]), known)}")
+        elif error["type"] == "unexpected_positional_argument":
+            lines.append(f"{name} takes at most {len(knobs)} arguments: {', '.join(knobs) or 'none'}")
         elif error["type"] in {"missing_argument", "missing"}:
             lines.append(f"{name} needs the argument {place!r}")
         else:

@@ -223,6 +223,11 @@ def test_a_lambda_is_refused_with_the_way_out_where_cloudpickle_is_not(monkeypat
         play("processes", fk.FedAvg(), loss=lambda output, target: cross_entropy(output, target) + 0)
 
 
+def test_what_is_defined_under_the_guard_is_named():
+    with pytest.raises(fk.ConfigError, match="finds no Hidden in your script: define it at the top level"):
+        pickles.loads(b"c__main__\nHidden\n.", [])
+
+
 def test_nothing_lies_in_the_shared_memory_directory():
     before = set(os.listdir("/dev/shm"))
     session = play("processes", fk.FedAvg(), rounds=1)

@@ -14,6 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from fedkeel.engines.mainmodule import import_main, main_module
+from fedkeel.errors import ConfigError
 
 _UNPICKLABLE = (pickle.PicklingError, AttributeError, TypeError)
 
@@ -50,9 +51,16 @@ class _Loader(pickle.Unpickler):
         return tensor
 
     def find_class(self, module_name: str, global_name: str) -> Any:
-        if module_name == "__main__":
-            import_main()
-        return super().find_class(module_name, global_name)
+        if module_name != "__main__":
+            return super().find_class(module_name, global_name)
+        import_main()
+        try:
+            return super().find_class(module_name, global_name)
+        except AttributeError:
+            raise ConfigError(
+                f"a worker process finds no {global_name} in your script: define it at the top level, "
+                'above  if __name__ == "__main__":'
+            ) from None
 
 
 def dumps(value: Any) -> tuple[bytes, list[Tensor]]:

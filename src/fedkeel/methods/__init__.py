@@ -6,7 +6,7 @@ A new method is a file here and a row in `METHODS`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Literal
 
 from fedkeel.algorithm import Algorithm
 from fedkeel.errors import ConfigError
@@ -58,14 +58,20 @@ METHODS: tuple[Callable[..., Algorithm], ...] = (
 )
 
 
-def relaxed(inner: Algorithm | Stages, beta: Any = 0.1, **options: Any) -> Algorithm | Stages:
+def relaxed(
+    inner: Algorithm | Stages,
+    beta: float | Decayed | Adaptive = 0.1,
+    first: Literal["initial", "none"] = "initial",
+    aggregate: Literal["model", "walk"] = "model",
+    gamma: Literal["walk", "end"] = "walk",
+) -> Algorithm | Stages:
     """Start each client away from its last end: relaxed initialisation on any method or on each stage.
 
-    Options: `first`, `aggregate`, `gamma`; see `Relaxed`.
+    The arguments are described in `Relaxed`.
     """
-    if "aggregate" in options:
-        options["origin"] = options.pop("aggregate")
-    return _on_each(inner, lambda one: Relaxed(one, beta, **options))
+    if aggregate not in ("model", "walk"):
+        raise ConfigError(f"relaxed: aggregate = {aggregate!r}: choose one of model, walk")
+    return _on_each(inner, lambda one: Relaxed(one, beta, first, aggregate, gamma))
 
 
 def sharp(inner: Algorithm | Stages, rho: float = 0.1) -> Algorithm | Stages:

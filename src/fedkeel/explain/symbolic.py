@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fedkeel.errors import FedkeelError
-from fedkeel.notation import render
+from fedkeel.explain.notation import render
 
 
 class Untraceable(FedkeelError):

@@ -13,10 +13,10 @@ import torch
 
 from fedkeel.algorithm import Algorithm, Plan, Walk
 from fedkeel.methods import Stages
-from fedkeel.notation import digits
+from fedkeel.explain.notation import digits
 from fedkeel.records import Record, leaves
-from fedkeel.symbolic import Symbol, Untraceable, symbol
-from fedkeel.tracing import ALIASES, Trace, as_sharp, symbolised, trace, wd
+from fedkeel.explain.symbolic import Symbol, Untraceable, symbol
+from fedkeel.explain.tracing import ALIASES, Trace, as_sharp, symbolised, trace, wd
 
 _TINY = 7  # parameters of the model on which traffic is counted: any number but 1 would do
 _LEGEND = (

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from fedkeel.algorithm import Algorithm, Cohort, Objective, Plan, Sharp, Walk
 from fedkeel.records import Record, leaves
 from fedkeel.records import transform as transform_tensors
-from fedkeel.rewriting import replaced
+from fedkeel.explain.rewriting import replaced
 from fedkeel.streams import Stream
-from fedkeel.symbolic import Symbol, add, call, name, symbol
+from fedkeel.explain.symbolic import Symbol, add, call, name, symbol
 
 ALIASES = {("Relaxed", "origin"): "aggregate"}  # a field that the expression calls by another name
 

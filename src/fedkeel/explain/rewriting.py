@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedkeel.symbolic import Symbol, add, call, multiply, power, symbol
+from fedkeel.explain.symbolic import Symbol, add, call, multiply, power, symbol
 
 
 def replaced(whole: Symbol, part: Symbol, by: Symbol) -> Symbol:

@@ -1,0 +1,179 @@
+"""From measurements to constants: each with its spread, its number of samples, and how it was found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedkeel.engines.contract import Setting
+from fedkeel.sampling import Population
+from fedkeel.streams import Stream
+from fedkeel.studies.constants.estimate import Estimate, largest, smallest
+from fedkeel.studies.constants.fit import Fit, fit
+from fedkeel.studies.constants.notes import Facts, notes
+from fedkeel.studies.constants.pairs import Pair, quotients
+from fedkeel.studies.constants.pilot import Trajectory
+from fedkeel.studies.constants.programs import tightest
+from fedkeel.studies.constants.survey import Noise, Survey
+
+
+class Measured(NamedTuple):
+    """The raw material: by stop of the pilot, and within it by client."""
+
+    surveys: Sequence[Survey]
+    noises: Sequence[Sequence[Noise]]
+    curvatures: Sequence[Sequence[float]]
+    pairs: Sequence[Pair]
+    steepness: Sequence[Sequence[float]]
+    worst: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The constants of the clients' losses along and around a pilot.
+
+    `estimates` has L (the larger of `L_power` and `L_pairs`), L_G, sigma_l2, sigma_g2, D, U, Phi (largest
+    ‖∇f‖²), tau1, tau2, FedInit's interpolation_a and interpolation_b, the poster's G2 and B2, and of `fit`
+    a, b, alpha, beta. `K` is the most local steps a client takes.
+    """
+
+    estimates: dict[str, Estimate]
+    fit: Fit
+    K: int
+    samples: int
+    start_loss: float
+    losses: tuple[tuple[int, float], ...]
+    tau1_by_round: tuple[tuple[int, float], ...]
+    along: float | None
+    notes: tuple[str, ...]
+
+    def __getitem__(self, name: str) -> float:
+        """Return a constant's value."""
+        return self.estimates[name].value
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything for JSON."""
+        return {
+            "constants": {name: one.as_dict() for name, one in self.estimates.items()},
+            "frontier_a_b": [list(corner) for corner in self.fit.smooth.corners],
+            "frontier_alpha2_beta2": [list(corner) for corner in self.fit.lipschitz.corners],
+            "promising": self.fit.promising,
+            "K": self.K,
+            "losses": [list(point) for point in self.losses],
+            "tau1_by_round": [list(point) for point in self.tau1_by_round],
+            "notes": list(self.notes),
+        }
+
+
+def conclude(
+    found: Measured, path: Trajectory, setting: Setting, population: Population, weights: Sequence[float]
+) -> Findings:
+    """Turn measurements into constants."""
+    sizes = [int(n) for n in setting.federation.sizes]
+    K = max(setting.work.count(n) for n in {min(sizes), max(sizes)})
+    rounds = [stop.round for stop in path.stops]
+    estimates = _smoothness(found) | _slopes(found) | _interpolation(found)
+    surveys = [s for s in found.surveys if s.loss > 1e-24 * found.surveys[0].loss]
+    if not surveys:
+        surveys = list(found.surveys)
+    ratios = [math.sqrt(s.slope2 / s.loss) if s.loss > 0 else 0.0 for s in surveys]
+    estimates["tau1"] = smallest([[r] for r in ratios], "smallest ‖∇f‖/√f of the pilot's models")
+    steep = [[math.sqrt(x) for x in group] for group in found.steepness]
+    estimates["tau2"] = largest(steep, "largest ‖∇f_i‖/√f_i along and around the pilot")
+    chosen = fit(
+        quotients(found.pairs),
+        tau1=estimates["tau1"].value,
+        tau2=estimates["tau2"].value,
+        sigma2=estimates["sigma_l2"].value,
+        K=K,
+        stream=Stream(setting.seed).branch("halves"),
+    )
+    estimates |= {"a": chosen.a, "b": chosen.b, "alpha": chosen.alpha, "beta": chosen.beta}
+    losses = tuple(zip(rounds, (s.loss for s in found.surveys), strict=True))
+    by_round = tuple(zip(rounds, ratios, strict=False))
+    along = [s.along for s in found.surveys[1:] if s.along is not None]
+    facts = Facts(losses, by_round, len(weights), population.clients, setting.work, chosen.promising)
+    return Findings(
+        estimates=estimates,
+        fit=chosen,
+        K=K,
+        samples=max(1, round(float(np.mean(sizes)))),
+        start_loss=found.surveys[0].loss,
+        losses=losses,
+        tau1_by_round=by_round,
+        along=sum(along) / len(along) if along else None,
+        notes=notes(facts, path.problem),
+    )
+
+
+def _smoothness(found: Measured) -> dict[str, Estimate]:
+    power = largest(found.curvatures, "power iteration on Hessian-vector products, client and model")
+    quotient = [math.sqrt(pair.bend2) / pair.distance for pair in found.pairs[::2]]
+    pairs = Estimate(
+        max(quotient),
+        min(quotient),
+        max(quotient),
+        len(quotient),
+        "largest ‖∇f_i(W) − ∇f_i(U)‖/‖W − U‖ of sampled pairs; spread: all pairs",
+    )
+    top = max(power, pairs)
+    both = Estimate(
+        top.value, min(power.value, pairs.value), top.value, power.samples + pairs.samples, "larger of the two"
+    )
+    return {"L": both, "L_power": power, "L_pairs": pairs}
+
+
+def _slopes(found: Measured) -> dict[str, Estimate]:
+    surveys, noises = found.surveys, found.noises
+    draws = sum(n.draws for group in noises for n in group)
+    longest = [
+        [*(math.sqrt(x) for x in s.slopes2), *(n.longest for n in group)]
+        for s, group in zip(surveys, noises, strict=True)
+    ]
+    losses = [s.loss for s in surveys]
+    first, best = losses[0], min(losses)
+    variance = largest([[n.variance for n in group] for group in noises], "")
+    kind = "largest E‖g − ∇f_i‖² of a client's minibatches; spread: by model"
+    if draws == 0:
+        kind = "every step takes all of a client's data: no noise"
+    return {
+        "L_G": largest(longest, "longest client or minibatch gradient; spread: by model"),
+        "sigma_l2": variance._replace(samples=draws, how=kind),
+        "sigma_g2": largest([[s.spread] for s in surveys], "largest mean ‖∇f_i − ∇f‖² of a model"),
+        "Phi": largest([[s.slope2] for s in surveys], "largest ‖∇f‖² of a model"),
+        "D": Estimate(
+            max(0.0, first - best),
+            max(0.0, first - best),
+            max(0.0, first - min(0.0, best)),
+            len(losses),
+            "first loss − best of the pilot; a longer run finds more, at most the first loss",
+        ),
+        "U": largest([[x] for x in found.worst], "largest loss of a sample at the first, middle, last model"),
+    }
+
+
+def _interpolation(found: Measured) -> dict[str, Estimate]:
+    noises = [[_root(n.square, n.slope2) for n in group] for group in found.noises]
+    apart = [[_root(x, s.slope2) for x in s.slopes2] for s in found.surveys]
+    own = np.array([s.slope2 for s in found.surveys])
+    mean = np.array([s.square for s in found.surveys])
+    pair = tightest(own, mean, least_p=1.0)
+    how = "E‖∇f_i‖² ≤ G² + B²‖∇f‖² on all models, least slack in all"
+    plain = float(np.max(mean))
+    ratio = float(np.max(mean / np.maximum(own, 1e-300)))
+    return {
+        "interpolation_a": largest(noises, "largest √(E‖g_i‖²/‖∇f_i‖²)"),
+        "interpolation_b": largest(apart, "largest ‖∇f_i‖/‖∇f‖"),
+        "G2": Estimate(pair.q, 0.0, plain, len(own), f"{how}; spread: with B² from its largest to 1"),
+        "B2": Estimate(pair.p, 1.0, max(ratio, pair.p), len(own), f"{how}; spread: 1 to its value at G² = 0"),
+    }
+
+
+def _root(above: float, below: float) -> float:
+    if below > 0:
+        return math.sqrt(above / below)
+    return math.inf if above > 0 else 0.0
