@@ -211,3 +211,24 @@ def test_median_resists_one_wild_upload() -> None:
     merged = median.merge([median.fold(records[:2]), median.fold(records[2:])])
     torch.testing.assert_close(merged.delta, torch.tensor([1.1, 2.0]))
     train(reducer=fk.Median())
+
+
+def test_clients_may_be_torch_datasets() -> None:
+    problem = tiny_net(SIZES)
+    datasets = [torch.utils.data.TensorDataset(*map(torch.as_tensor, pair)) for pair in problem.clients]
+    for federation in (
+        fk.Federation.from_datasets(datasets, test=datasets[0]),
+        fk.Federation.from_arrays(datasets, test=datasets[0]),
+    ):
+        result = fk.train(problem.task, federation, fk.SCAFFOLD(), rounds=4, cohort=3, work=WORK)
+        assert torch.equal(result.server.x, train().server.x)
+
+
+def test_float_precisions_may_differ_between_clients() -> None:
+    clients = [
+        (np.ones((4, 3), np.float32), [0, 1, 2, 3]),
+        (torch.ones(4, 3, dtype=torch.float64), [0, 1, 2, 3]),
+    ]
+    federation = fk.Federation.from_arrays(clients, test=(np.ones((2, 3), np.float32), [0, 1]))
+    result = fk.train(tiny_net(SIZES).task, federation, fk.FedAvg(), rounds=1, cohort=2, work=WORK)
+    assert result.server.x.dtype == torch.float64

@@ -65,9 +65,11 @@ class Federation:
     def from_arrays(
         cls, clients: Sequence[tuple[Any, Any]], test: tuple[Any, Any] | None = None, **options: Any
     ) -> Federation:
-        """Build a federation from one `(x, y)` pair of arrays or tensors a client."""
+        """Build a federation from one `(x, y)` pair of arrays or tensors (or one torch `Dataset`) a client."""
         if len(clients) == 0:
             raise DataError("no clients given: pass a list with one (x, y) pair a client")
+        if isinstance(clients[0], torch.utils.data.Dataset):
+            return cls.from_datasets(clients, test, **options)
         first = _pair(*clients[0], "client 0")
         checked_test = None if test is None else _pair(*test, "the test set")
         if checked_test is not None:
@@ -231,7 +233,8 @@ def _pair(x: Any, y: Any, owner: str) -> Batch:
 
 def _check_alike(pair: Batch, first: Batch, owner: str, model: str) -> None:
     for name, ours, theirs in (("x", pair[0], first[0]), ("y", pair[1], first[1])):
-        if ours.shape[1:] != theirs.shape[1:] or ours.dtype != theirs.dtype:
+        alike = ours.dtype == theirs.dtype or (ours.is_floating_point() and theirs.is_floating_point())
+        if ours.shape[1:] != theirs.shape[1:] or not alike:
             raise DataError(
                 f"{owner}: a row of {name} is {ours.dtype} of shape {tuple(ours.shape[1:])}, "
                 f"but {model} has {theirs.dtype} of shape {tuple(theirs.shape[1:])}: make them alike"

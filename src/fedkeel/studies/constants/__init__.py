@@ -3,9 +3,9 @@
     found = study(task, federation, FedAvg(), cohort=10, work=work, seed=0)
     found["L"], found.estimates["sigma_l2"], found.fit.smooth.corners
 
-Constants are those of the clients' losses *along and around the pilot*: a largest value over samples is a lower
-bound of the true one, and a longer run can raise it. Each estimate says how many samples it has and how they
-spread.
+Constants are those of the clients' losses *along and around the pilot*: a largest value over samples is a
+lower bound of the true one, and a longer run can raise it. Each estimate says how many samples it has and how
+they spread.
 """
 
 from fedkeel.studies.constants.estimate import Estimate

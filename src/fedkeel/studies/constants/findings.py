@@ -15,7 +15,7 @@ from fedkeel.streams import Stream
 from fedkeel.studies.constants.estimate import Estimate, largest, smallest
 from fedkeel.studies.constants.fit import Fit, fit
 from fedkeel.studies.constants.notes import Facts, notes
-from fedkeel.studies.constants.pairs import Pair, quotients
+from fedkeel.studies.constants.pairs import Pair, Quotients, quotients
 from fedkeel.studies.constants.pilot import Trajectory
 from fedkeel.studies.constants.programs import tightest
 from fedkeel.studies.constants.survey import Noise, Survey
@@ -76,7 +76,8 @@ def conclude(
     sizes = [int(n) for n in setting.federation.sizes]
     K = max(setting.work.count(n) for n in {min(sizes), max(sizes)})
     rounds = [stop.round for stop in path.stops]
-    estimates = _smoothness(found) | _slopes(found) | _interpolation(found)
+    ties = quotients(found.pairs)
+    estimates = _smoothness(found, ties) | _slopes(found) | _interpolation(found)
     surveys = [s for s in found.surveys if s.loss > 1e-24 * found.surveys[0].loss]
     if not surveys:
         surveys = list(found.surveys)
@@ -85,7 +86,7 @@ def conclude(
     steep = [[math.sqrt(x) for x in group] for group in found.steepness]
     estimates["tau2"] = largest(steep, "largest ‖∇f_i‖/√f_i along and around the pilot")
     chosen = fit(
-        quotients(found.pairs),
+        ties,
         tau1=estimates["tau1"].value,
         tau2=estimates["tau2"].value,
         sigma2=estimates["sigma_l2"].value,
@@ -110,20 +111,19 @@ def conclude(
     )
 
 
-def _smoothness(found: Measured) -> dict[str, Estimate]:
+def _smoothness(found: Measured, ties: Quotients) -> dict[str, Estimate]:
     power = largest(found.curvatures, "power iteration on Hessian-vector products, client and model")
-    quotient = [math.sqrt(pair.bend2) / pair.distance for pair in found.pairs[::2]]
+    quotient = np.sqrt(ties.lipschitz[1])
     pairs = Estimate(
-        max(quotient),
-        min(quotient),
-        max(quotient),
+        float(quotient.max()),
+        float(quotient.min()),
+        float(quotient.max()),
         len(quotient),
         "largest ‖∇f_i(W) − ∇f_i(U)‖/‖W − U‖ of sampled pairs; spread: all pairs",
     )
     top = max(power, pairs)
-    both = Estimate(
-        top.value, min(power.value, pairs.value), top.value, power.samples + pairs.samples, "larger of the two"
-    )
+    low, count = min(power.value, pairs.value), power.samples + pairs.samples
+    both = Estimate(top.value, low, top.value, count, "the larger of L_power and L_pairs")
     return {"L": both, "L_power": power, "L_pairs": pairs}
 
 

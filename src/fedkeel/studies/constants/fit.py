@@ -85,7 +85,7 @@ def _candidates(
 def _rate(c: bs.Constants, K: int) -> float:
     """Return Λ at half the largest local step and the fastest global one; 0 where no step is safe."""
     eta_l = bs.largest_local_step(c, K) / 2
-    if not 1e-30 < eta_l:
+    if eta_l <= 1e-30:
         return 0.0
     eta_g = bs.fastest_global_step(c, K, eta_l)
     if not 1e-30 < eta_g < 1e30:

@@ -64,7 +64,7 @@ class Landscape:
         for inputs, target, share in self._parts(client, rows):
             loss = self._loss(x, place.buffers, inputs, target) * share
             total += torch.autograd.grad(loss, x)[0]
-            value += float(loss)
+            value += float(loss.detach())
         return Slope(value, total)
 
     def bend(self, client: int, place: Place, direction: Vector) -> Vector:
@@ -106,6 +106,22 @@ class Landscape:
         return [(x, y, len(y) / whole) for x, y in pieces]
 
 
+class View(NamedTuple):
+    """One client's loss seen from one place."""
+
+    landscape: Landscape
+    client: int
+    place: Place
+
+    def slope(self, rows: np.ndarray | None = None) -> Slope:
+        """Return loss and gradient here, over all of the client's samples or over some rows of them."""
+        return self.landscape.slope(self.client, self.place, rows)
+
+    def moved(self, x: Vector) -> View:
+        """Return the same client's view from another vector."""
+        return self._replace(place=self.place._replace(x=x))
+
+
 class Curvature(NamedTuple):
     """The eigenvalue of a Hessian that is largest in size, its direction, and the products it took."""
 
@@ -114,13 +130,11 @@ class Curvature(NamedTuple):
     products: int
 
 
-def power_iteration(
-    landscape: Landscape, client: int, place: Place, start: Vector, most: int, settled: float = _SETTLED
-) -> Curvature:
-    """Find the top curvature of a client's loss at a place by Hessian-vector products."""
+def power_iteration(view: View, start: Vector, most: int, settled: float = _SETTLED) -> Curvature:
+    """Find the top curvature of a client's loss at a place by at most `most` Hessian-vector products."""
     direction, size = start / torch.linalg.vector_norm(start), 0.0
     for step in range(1, most + 1):
-        product = landscape.bend(client, place, direction)
+        product = view.landscape.bend(view.client, view.place, direction)
         found = float(torch.linalg.vector_norm(product))
         if found == 0.0:
             return Curvature(0.0, direction, step)

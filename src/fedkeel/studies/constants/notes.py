@@ -29,8 +29,8 @@ def notes(facts: Facts, problem: str | None) -> tuple[str, ...]:
     if facts.seen < facts.clients:
         found.append(f"f is the mean of {facts.seen} of {facts.clients} clients, drawn by the seed.")
     if facts.work.weight_decay:
-        decay = facts.work.weight_decay
-        found.append(f"Losses are without weight decay; it adds {decay:g} to L and keeps the loss above zero.")
+        decay = f"{facts.work.weight_decay:g}"
+        found.append(f"Losses are without weight decay; it adds {decay} to L and keeps the loss above zero.")
     return tuple(found)
 
 

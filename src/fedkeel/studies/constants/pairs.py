@@ -9,8 +9,7 @@ import numpy as np
 import torch
 
 from fedkeel.streams import Stream
-from fedkeel.studies.constants.landscape import Landscape, Place, Slope, gaussian
-from fedkeel.studies.constants.pilot import Stop
+from fedkeel.studies.constants.landscape import Slope, View, gaussian
 from fedkeel.studies.constants.programs import Floats
 from fedkeel.vector import Vector
 
@@ -47,26 +46,28 @@ class Star(NamedTuple):
     steepness: float
 
 
-def star(
-    landscape: Landscape, client: int, stop: Stop, top: Vector, partners: Sequence[Vector], reach: Reach
-) -> Star:
-    """Pair a stop of the pilot with points around it, both ways round."""
-    centre = landscape.place(stop.x, stop.buffers)
-    here = landscape.slope(client, centre)
+class Reach(NamedTuple):
+    """How far the pairs go (this round's move, the longest one), random directions, a loss that is none."""
+
+    near: float
+    far: float
+    stream: Stream
+    negligible: float
+
+
+def star(view: View, top: Vector, partners: Sequence[Vector], reach: Reach) -> Star:
+    """Pair a model of the pilot with points around it, both ways round; `top` is its top curvature."""
+    x, here = view.place.x, view.slope()
     found, ratios = [], [_steepness(here, reach.negligible)]
-    for step in _steps(centre, here, stop, top, partners, reach):
-        there = landscape.slope(client, Place(centre.x + step, centre.buffers))
+    for wished in _steps(x, here, top, partners, reach):
+        end = x + wished
+        step = end - x  # as rounded: of a tiny step little may be left
+        if not bool(step.any()):
+            continue
+        there = view.moved(end).slope()
         found += [_pair(here, there, step), _pair(there, here, -step)]
         ratios.append(_steepness(there, reach.negligible))
     return Star(found, max(ratios))
-
-
-class Reach(NamedTuple):
-    """How far the pairs go (the pilot's longest round), the draw of random directions, a loss near nothing."""
-
-    longest: float
-    stream: Stream
-    negligible: float
 
 
 def quotients(pairs: Sequence[Pair]) -> Quotients:
@@ -80,26 +81,24 @@ def quotients(pairs: Sequence[Pair]) -> Quotients:
     return Quotients((near[first], smooth[first]), (near[second], lipschitz[second]))
 
 
-def _steps(
-    centre: Place, here: Slope, stop: Stop, top: Vector, partners: Sequence[Vector], reach: Reach
-) -> Iterator[Vector]:
+def _steps(x: Vector, here: Slope, top: Vector, partners: Sequence[Vector], reach: Reach) -> Iterator[Vector]:
     """Yield steps along the top curvature, down the gradient, at random, and to other models of the pilot."""
-    near, far = stop.move, reach.longest
-    chance = gaussian(reach.stream, centre.x)
+    chance = gaussian(reach.stream, x)
     chance = chance / torch.linalg.vector_norm(chance)
-    lengths = dict.fromkeys((near, far))
+    lengths = dict.fromkeys((reach.near, reach.far))
     yield from (sign * length * top for length in lengths for sign in (1, -1))
     yield from (length * chance for length in lengths)
     steep = torch.linalg.vector_norm(here.gradient)
     if float(steep) > 0:
-        yield from (-length * here.gradient / steep for length in (0.1 * near, near))
-    yield from (partner - centre.x for partner in partners if not torch.equal(partner, centre.x))
+        yield from (-length * here.gradient / steep for length in (0.1 * reach.near, reach.near))
+    yield from (partner - x for partner in partners)
 
 
 def _pair(here: Slope, there: Slope, step: Vector) -> Pair:
     along = float(here.gradient @ step)
     turn = there.gradient - here.gradient
-    bend2, lengths = float(turn @ turn), float(here.gradient @ here.gradient + there.gradient @ there.gradient)
+    bend2 = float(turn @ turn)
+    lengths = float(here.gradient @ here.gradient + there.gradient @ there.gradient)
     return Pair(
         distance=float(torch.linalg.vector_norm(step)),
         loss=here.loss,

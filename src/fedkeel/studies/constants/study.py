@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,8 +17,8 @@ from fedkeel.runner import open_session
 from fedkeel.sampling import Population, Sampling, Weighting
 from fedkeel.streams import Stream
 from fedkeel.studies.constants.findings import Findings, Measured, conclude
-from fedkeel.studies.constants.landscape import Landscape, Place, gaussian, power_iteration
-from fedkeel.studies.constants.pairs import Pair, Reach, star
+from fedkeel.studies.constants.landscape import Landscape, Place, View, gaussian, power_iteration
+from fedkeel.studies.constants.pairs import Pair, Reach, Star, star
 from fedkeel.studies.constants.pilot import Progress, Trajectory, travel
 from fedkeel.studies.constants.survey import Noise, Survey, noise, survey
 from fedkeel.task import Task
@@ -33,8 +33,8 @@ _TINY = 1e-24  # of the first loss: below, a loss counts as zero
 class Effort:
     """How much is measured: bounds on the work, whatever the model and the data.
 
-    A pilot of `rounds`; `points` models of it, two or more; `clients` looked at, with at most `samples` samples
-    each; of them `close` for curvature, pairs and minibatches (`draws` of these a client and model);
+    A pilot of `rounds`; `points` models of it, two or more; `clients` looked at, with at most `samples`
+    samples each; of them `close` for curvature, pairs and minibatches (`draws` of these a client and model);
     `products` Hessian-vector products at most for a top curvature.
     """
 
@@ -109,65 +109,70 @@ def _team(setting: Setting, population: Population, how: Effort) -> _Team:
     clients = sorted(int(i) for i in order[:count])
     close = tuple(sorted(int(i) for i in order[: min(how.close, count)]))
     drawn = np.array(population.weigh(clients))
+    weights = [float(weight) for weight in drawn / drawn.sum()]
     landscape = Landscape(setting, clients, how.samples, stream)
-    return _Team(setting, landscape, list(drawn / drawn.sum()), close, population.clients, stream)
+    return _Team(setting, landscape, weights, close, population.clients, stream)
 
 
 def _measure(team: _Team, path: Trajectory, how: Effort, tell: Progress) -> Measured:
     places = [team.landscape.place(stop.x, stop.buffers) for stop in path.stops]
     total = len(places)
     surveys: list[Survey] = []
-    for done, (stop, place) in enumerate(zip(path.stops, places, strict=True), start=1):
+    for stop, place in zip(path.stops, places, strict=True):
         surveys.append(survey(team.landscape, place, team.weights, team.population, stop.offset))
-        tell("gradients", done, total)
-    noises = []
-    for at, place in enumerate(places):
-        noises.append(_noises(team, place, at, how.draws))
-        tell("minibatches", at + 1, total)
-    curvatures, pairs, steepness = _around(team, path, places, how, tell, surveys[0].loss)
-    worst = [
-        max(max(team.landscape.sample_losses(client, place)) for client in team.close)
-        for place in (places[0], places[total // 2], places[-1])
-    ]
-    return Measured(surveys, noises, curvatures, pairs, steepness, worst)
-
-
-def _noises(team: _Team, place: Place, at: int, draws: int) -> list[Noise]:
-    work = team.setting.work
-    return [
-        noise(team.landscape, client, place, work, draws, team.stream.branch("minibatch", at, client))
-        for client in team.close
-    ]
-
-
-def _around(
-    team: _Team, path: Trajectory, places: Sequence[Place], how: Effort, tell: Progress, first_loss: float
-) -> tuple[list[list[float]], list[Pair], list[list[float]]]:
-    """Measure curvature at every stop and pair it with points around; the top direction is followed on."""
+        tell("gradients", len(surveys), total)
+    noises: list[list[Noise]] = []
+    for place in places:
+        noises.append(_noises(team, place, len(noises), how.draws))
+        tell("minibatches", len(noises), total)
     curvatures: list[list[float]] = [[] for _ in places]
     steepness: list[list[float]] = [[] for _ in places]
     pairs: list[Pair] = []
-    done, total = 0, len(places) * len(team.close)
+    done = 0
     for client in team.close:
-        top = gaussian(team.stream.branch("power", client), places[0].x)
-        for at, (stop, place) in enumerate(zip(path.stops, places, strict=True)):
-            chance = gaussian(team.stream.branch("chance", at, client), place.x)
-            start = top + 0.1 * float(torch.linalg.vector_norm(top)) * chance / len(chance) ** 0.5
-            found = power_iteration(team.landscape, client, place, start, how.products)
-            top = found.direction
-            curvatures[at].append(found.size)
-            reach = Reach(path.longest, team.stream.branch("pairs", at, client), _TINY * first_loss)
-            around = star(team.landscape, client, stop, top, _partners(places, at), reach)
-            pairs += around.pairs
+        for at, (size, around) in enumerate(_around(team, path, client, how, _TINY * surveys[0].loss)):
+            curvatures[at].append(size)
             steepness[at].append(around.steepness)
+            pairs += around.pairs
             done += 1
-            tell("curvature and pairs", done, total)
-    return curvatures, pairs, steepness
+            tell("curvature and pairs", done, total * len(team.close))
+    return Measured(surveys, noises, curvatures, pairs, steepness, _worst(team, places))
+
+
+def _noises(team: _Team, place: Place, at: int, draws: int) -> list[Noise]:
+    work, stream = team.setting.work, team.stream.branch("minibatch", at)
+    views = [View(team.landscape, client, place) for client in team.close]
+    return [noise(view, work, draws, stream.branch("client", view.client)) for view in views]
+
+
+def _around(
+    team: _Team, path: Trajectory, client: int, how: Effort, negligible: float
+) -> Iterator[tuple[float, Star]]:
+    """Yield, stop by stop, the top curvature of a client's loss and the pairs around.
+
+    The search for the top direction starts at the one found before, with a little chance mixed in.
+    """
+    places = [team.landscape.place(stop.x, stop.buffers) for stop in path.stops]
+    top = gaussian(team.stream.branch("power", client), places[0].x)
+    for at, (stop, place) in enumerate(zip(path.stops, places, strict=True)):
+        view = View(team.landscape, client, place)
+        chance = gaussian(team.stream.branch("chance", at, client), place.x)
+        unit = torch.linalg.vector_norm(top) / torch.linalg.vector_norm(chance)
+        found = power_iteration(view, top + 0.1 * unit * chance, how.products)
+        top = found.direction
+        reach = Reach(stop.move, path.longest, team.stream.branch("pairs", at, client), negligible)
+        yield found.size, star(view, top, _partners(places, at), reach)
+
+
+def _worst(team: _Team, places: Sequence[Place]) -> list[float]:
+    """Return the largest loss of a sample at the first, the middle and the last model."""
+    return [
+        max(max(team.landscape.sample_losses(client, place)) for client in team.close)
+        for place in (places[0], places[len(places) // 2], places[-1])
+    ]
 
 
 def _partners(places: Sequence[Place], at: int) -> list[Vector]:
     """Return the models a stop is paired with: the next and the last."""
     following = [places[at + 1].x] if at + 1 < len(places) else []
     return [*following, places[-1].x] if at + 2 < len(places) else following
-
-

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 
 from fedkeel.streams import Stream
-from fedkeel.studies.constants.landscape import Landscape, Place
+from fedkeel.studies.constants.landscape import Landscape, Place, View
 from fedkeel.vector import Vector
 from fedkeel.work import Work
 
@@ -66,17 +66,17 @@ def survey(
     )
 
 
-def noise(landscape: Landscape, client: int, place: Place, work: Work, draws: int, stream: Stream) -> Noise:
+def noise(view: View, work: Work, draws: int, stream: Stream) -> Noise:
     """Draw minibatches as the client does in training and compare their gradients with its full one."""
-    whole = landscape.slope(client, place).gradient
+    whole = view.slope().gradient
     slope2 = float(whole @ whole)
-    samples = landscape.size(client)
+    samples = view.landscape.size(view.client)
     if work.batch_size is None or work.batch_size >= samples:
         return Noise(0.0, slope2, slope2, slope2**0.5, 0)
     order = replace(work, epochs=None, steps=draws).order(samples, stream.numpy())
     variance, square, longest = 0.0, 0.0, slope2**0.5
     for rows in order:
-        gradient = landscape.slope(client, place, rows).gradient
+        gradient = view.slope(rows).gradient
         away = gradient - whole
         variance += float(away @ away) / draws
         length2 = float(gradient @ gradient)
