@@ -112,6 +112,27 @@ def test_batch_statistics_travel_beside_the_method() -> None:
     assert torch.equal(model[1].running_mean, torch.zeros(4, dtype=torch.float64))
 
 
+@pytest.mark.parametrize("algorithm", [fk.FedAvg(), fk.FedSAM()], ids=repr)
+def test_counters_of_batches_start_anew_with_every_client(algorithm: Any) -> None:
+    """BatchNorm(momentum=None) averages over its batches: the count must not leak to the next client."""
+    rng = np.random.default_rng(0)
+    clients = [(rng.normal(size=(6, 3)) + i, rng.integers(0, 2, 6)) for i in range(3)]
+    model = nn.Sequential(nn.BatchNorm1d(3, momentum=None), nn.Linear(3, 2)).double()
+    federation = fk.Federation.from_arrays(clients)
+    work = fk.Work(steps=2, lr=0.1)
+    result = fk.train(fk.Task(model), federation, algorithm, rounds=1, cohort=3, work=work)
+    means = torch.stack([torch.as_tensor(x).mean(0) for x, _ in clients]).mean(0)
+    torch.testing.assert_close(result.model[0].running_mean, means)
+
+
+def test_stages_carry_memories_only_where_they_are_alike() -> None:
+    changes = fk.stages((fk.relaxed(fk.FedAvg(), 0.1), 2), fk.relaxed(fk.FedAvg(), fk.Adaptive()))
+    assert not changes.carries(0)
+    train(changes, rounds=4)
+    assert fk.stages((fk.FedDyn(), 2), fk.FedDyn(compensate=False)).carries(0)
+    assert not fk.stages((fk.relaxed(fk.FedDyn()), 2), fk.relaxed(fk.SCAFFOLD())).carries(0)
+
+
 def test_convolutions_do_not_depend_on_how_a_model_reshapes() -> None:
     """A model that flattens with view() cannot run channels-last; it falls back, to the same numbers."""
 

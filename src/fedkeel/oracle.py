@@ -37,6 +37,8 @@ class Oracle:
         _bind(parameters, self.layout.views(self.point), self.layout.views(self.grad))
         for (_, buffer), view in zip(buffers, self.buffer_layout.views(self.buffers).values(), strict=True):
             buffer.data = view
+        counters = [buffer for buffer in self.module.buffers() if not buffer.is_floating_point()]
+        self._counters = [(buffer, buffer.clone()) for buffer in counters]
         self.channels_last = False
         self._still: nn.Module | None = None
 
@@ -51,15 +53,31 @@ class Oracle:
         torch.autograd.backward(loss)
         return loss.detach()
 
+    def load_buffers(self, buffers: Vector) -> None:
+        """Take over a model's float buffers; counters (BatchNorm's of its batches) start anew."""
+        self.buffers.copy_(buffers)
+        for buffer, initial in self._counters:
+            buffer.copy_(initial)
+
+    @contextmanager
+    def buffers_kept(self) -> Iterator[None]:
+        """Set all buffers back at the end of the block: a pass that must not move the statistics."""
+        before = self.buffers.clone()
+        counts = [buffer.clone() for buffer, _ in self._counters]
+        yield
+        self.buffers.copy_(before)
+        for (buffer, _), count in zip(self._counters, counts, strict=True):
+            buffer.copy_(count)
+
     def full_gradient(self, at: Vector, batches: Iterable[Batch], samples: int) -> Vector:
         """Return the gradient over all samples at a vector; buffers and `point` end as they were."""
-        point, buffers = self.point.clone(), self.buffers.clone()
+        point = self.point.clone()
         self.point.copy_(at)
         total = torch.zeros_like(self.point)
         for batch in batches:
-            self.gradient(batch)
+            with self.buffers_kept():
+                self.gradient(batch)
             total.add_(self.grad, alpha=len(batch[0]) / samples)
-            self.buffers.copy_(buffers)
         self.point.copy_(point)
         return total
 

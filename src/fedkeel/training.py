@@ -63,7 +63,8 @@ class Session:
             with uninterrupted():
                 self._hand_over()
             started = time.perf_counter()
-            state, row, memories = play(self.loop, self.state, self.store)
+            with threads(self.loop.engine.threads):
+                state, row, memories = play(self.loop, self.state, self.store)
             row["seconds"] = time.perf_counter() - started
             with uninterrupted():
                 self.state = state
@@ -124,10 +125,9 @@ def _evaluate(loop: Loop, state: State) -> Row:
     federation = loop.setting.federation
     data = federation.everything if federation.test is None else federation.test
     models = loop.stages.parts[state.stage].method.models(state.server)
-    with threads(loop.engine.threads):
-        for place, (name, vector) in enumerate(models.items()):
-            found = loop.oracle.evaluate(vector, state.buffers, data, federation.prepare)
-            row |= {key if place == 0 else f"{key}/{name}": value for key, value in found.items()}
+    for place, (name, vector) in enumerate(models.items()):
+        found = loop.oracle.evaluate(vector, state.buffers, data, federation.prepare)
+        row |= {key if place == 0 else f"{key}/{name}": value for key, value in found.items()}
     return row
 
 

@@ -122,7 +122,7 @@ class _Step:
         oracle = self.oracle
         randomness = oracle.randomness()
         loss = oracle.gradient(batch, self.plan.objective)
-        y, buffers, g = oracle.point.clone(), oracle.buffers.clone(), oracle.grad.clone()
+        y, g = oracle.point.clone(), oracle.grad.clone()
         q = g
         if self.dual is not None:
             q = q - self.dual
@@ -133,11 +133,11 @@ class _Step:
             self.dual = self.dual + shift if sharp.tilt is None else self.dual + shift - sharp.tilt
         oracle.point.add_(shift)
         oracle.replay(randomness)
-        oracle.gradient(batch, self.plan.objective)
+        with oracle.buffers_kept():
+            oracle.gradient(batch, self.plan.objective)
         if sharp.blend != 1.0:
             oracle.grad.mul_(sharp.blend).add_(g, alpha=1.0 - sharp.blend)
         oracle.point.copy_(y)
-        oracle.buffers.copy_(buffers)
         return loss
 
 

@@ -65,7 +65,7 @@ class Federation:
     def from_arrays(
         cls, clients: Sequence[tuple[Any, Any]], test: tuple[Any, Any] | None = None, **options: Any
     ) -> Federation:
-        """Build a federation from one `(x, y)` pair of arrays or tensors (or one torch `Dataset`) a client."""
+        """Build a federation from one `(x, y)` pair of arrays (or one torch `Dataset`) a client."""
         if len(clients) == 0:
             raise DataError("no clients given: pass a list with one (x, y) pair a client")
         if isinstance(clients[0], torch.utils.data.Dataset):

@@ -39,7 +39,7 @@ def answer(setting: Setting, oracle: Oracle, order: Order, client: int, memory: 
     stream = client_stream(setting.seed, order.round, client)
     batches = setting.federation.batches(client, minibatches(setting, order.round, client), stream)
     pace = Pace(order.lr, work.weight_decay, work.clip, work.clip_on == "direction")
-    oracle.buffers.copy_(order.buffers)
+    oracle.load_buffers(order.buffers)
     with seeded(stream.branch("dropout").integer(), setting.device):
         taken = take(oracle, plan, batches, pace, lambda at: full_gradient(setting, oracle, client, at))
     if not bool(torch.isfinite(taken.loss)) or not bool(torch.isfinite(taken.walk.end).all()):

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from torch import zeros
+
 from fedkeel.algorithm import Algorithm
 from fedkeel.errors import ConfigError
+from fedkeel.records import leaves
 
 Rule: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], bool]
 Until: TypeAlias = int | float | Rule
@@ -63,9 +66,7 @@ class Stages(NamedTuple):
     def carries(self, stage: int) -> bool:
         """Tell whether memories carry over from a stage to the next."""
         before, after = self.parts[stage].method, self.parts[stage + 1].method
-        same = type(before) is type(after) and type(getattr(before, "inner", None)) is type(
-            getattr(after, "inner", None)
-        )
+        same = _kind(before) == _kind(after)
         if self.memory == "carry" and not same:
             raise ConfigError(f"memory='carry': {before!r} and {after!r} keep different memories")
         return same and self.memory != "fresh"
@@ -92,6 +93,16 @@ def stages(
     for stage in range(len(made.parts) - 1):
         made.carries(stage)
     return made
+
+
+def _kind(method: Algorithm) -> tuple[list[type], list[str]]:
+    """Return what two methods must share to share memories: their classes and the names of what they keep."""
+    classes, inner = [], method
+    while inner is not None:
+        classes.append(type(inner))
+        inner = getattr(inner, "inner", None)
+    x = zeros(2)
+    return classes, [name for record in (method.init(x), method.enlist(x)) for name, _ in leaves(record)]
 
 
 def _check_until(until: object) -> None:

@@ -78,12 +78,13 @@ def conclude(
     rounds = [stop.round for stop in path.stops]
     ties = quotients(found.pairs)
     estimates = _smoothness(found, ties) | _slopes(found) | _interpolation(found)
-    surveys = [s for s in found.surveys if s.loss > 1e-24 * found.surveys[0].loss]
-    if not surveys:
-        surveys = list(found.surveys)
-    ratios = [math.sqrt(s.slope2 / s.loss) if s.loss > 0 else 0.0 for s in surveys]
-    estimates["tau1"] = smallest([[r] for r in ratios], "smallest ‖∇f‖/√f of the pilot's models")
-    steep = [[math.sqrt(x) for x in group] for group in found.steepness]
+    by_round = _steepness(rounds, found.surveys)
+    estimates["tau1"] = smallest([[r] for _, r in by_round], "smallest ‖∇f‖/√f of the pilot's models")
+    everyone = [[_root(x, y) for x, y in zip(s.slopes2, s.losses, strict=True)] for s in found.surveys]
+    steep = [
+        [*(x for x in own if math.isfinite(x)), *map(math.sqrt, around)]
+        for own, around in zip(everyone, found.steepness, strict=True)
+    ]
     estimates["tau2"] = largest(steep, "largest ‖∇f_i‖/√f_i along and around the pilot")
     chosen = fit(
         ties,
@@ -95,7 +96,6 @@ def conclude(
     )
     estimates |= {"a": chosen.a, "b": chosen.b, "alpha": chosen.alpha, "beta": chosen.beta}
     losses = tuple(zip(rounds, (s.loss for s in found.surveys), strict=True))
-    by_round = tuple(zip(rounds, ratios, strict=False))
     along = [s.along for s in found.surveys[1:] if s.along is not None]
     facts = Facts(losses, by_round, len(weights), population.clients, setting.work, chosen.promising)
     return Findings(
@@ -109,6 +109,14 @@ def conclude(
         along=sum(along) / len(along) if along else None,
         notes=notes(facts, path.problem),
     )
+
+
+def _steepness(rounds: Sequence[int], surveys: Sequence[Survey]) -> tuple[tuple[int, float], ...]:
+    """Return ‖∇f‖/√f by round, where the loss is more than rounding."""
+    least = 1e-24 * surveys[0].loss
+    pairs = zip(rounds, surveys, strict=True)
+    found = tuple((r, math.sqrt(s.slope2 / s.loss)) for r, s in pairs if s.loss > max(least, 0.0))
+    return found or ((rounds[0], 0.0),)
 
 
 def _smoothness(found: Measured, ties: Quotients) -> dict[str, Estimate]:

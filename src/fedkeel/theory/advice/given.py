@@ -1,0 +1,88 @@
+"""What advice is made from: a run's settings and the constants of its losses."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from fedkeel.theory import beyond_smoothness as bs
+from fedkeel.theory import fedinit as fi
+from fedkeel.theory import fedsagd as fs
+from fedkeel.theory.checks import count, nonnegative, positive
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """K local steps of ``eta_l``, server step ``eta_g``, N of C clients with S samples, T rounds, β, ε.
+
+    Constants are named as in the papers; ``gap_0`` is the first loss (Beyond smoothness has L* = 0),
+    ``semi`` its constants, ``inter`` FedInit's interpolation constants (None where there are none),
+    ``dropped`` the measured β⟨∇f, x − mean w_i⟩, ``dyn_alpha`` FedDyn's α.
+    """
+
+    L: float
+    L_G: float
+    sigma_l2: float
+    sigma_g2: float
+    Phi: float
+    D: float
+    U: float
+    gap_0: float
+    semi: bs.Constants
+    inter: tuple[float, float] | None = None
+    K: int
+    N: int
+    C: int
+    S: int
+    T: int
+    eta_l: float
+    eta_g: float = 1.0
+    beta: float = 0.1
+    epsilon: float
+    dropped: float | None = None
+    dyn_alpha: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("L", "eta_l", "eta_g", "epsilon", "dyn_alpha"):
+            positive(name, getattr(self, name))
+        for name in ("L_G", "sigma_l2", "sigma_g2", "Phi", "D", "U", "gap_0"):
+            nonnegative(name, getattr(self, name))
+        for name in ("K", "N", "C", "S", "T"):
+            count(name, getattr(self, name))
+        if not -1 < self.beta < 1:
+            raise ValueError(f"beta is {self.beta}: give a number between -1 and 1")
+        if self.N > self.C:
+            raise ValueError(f"N is {self.N} of C = {self.C} clients: give N <= C")
+        if self.inter is not None and not all(math.isfinite(x) and x > 0 for x in self.inter):
+            raise ValueError(f"inter is {self.inter}: give two finite numbers above 0, or None")
+
+    @property
+    def steps(self) -> bs.Steps:
+        """The run's steps."""
+        return bs.Steps(K=self.K, eta_l=self.eta_l, eta_g=self.eta_g)
+
+    @property
+    def theta(self) -> float:
+        """FedSAGD's Θ."""
+        return fs.theta(self.sigma_l2, self.sigma_g2, self.Phi)
+
+    @property
+    def stability_run(self) -> fs.Run:
+        """The run as FedSAGD's Table 1 sees it."""
+        return fs.Run(theta=self.theta, eta_l=self.eta_l, K=self.K, T=self.T)
+
+    @property
+    def sampling(self) -> fi.Sampling:
+        """The run as Theorem 12 of FedInit sees it, with η = c/t and c the run's rate."""
+        return fi.Sampling(N=self.N, C=self.C, S=self.S, K=self.K, T=self.T, c=self.eta_l, L_G=self.L_G)
+
+    def relaxed_run(self, beta: float | None = None) -> fi.Run:
+        """The run as FedInit sees it, with its own β or another one."""
+        b = self.beta if beta is None else beta
+        return fi.Run(beta=b, eta=self.eta_l, K=self.K, N=self.N, C=self.C, T=self.T, L=self.L, D=self.D)
+
+    def accelerated(self, beta: float = 0.9, lam: float = 0.01) -> fs.Steps:
+        """The run as FedSAGD's Theorem 4.1 sees it."""
+        return fs.Steps(
+            K=self.K, eta_l=self.eta_l, eta=self.eta_g, s=self.N, m=self.C, beta=beta, lam=lam, L=self.L
+        )

@@ -1,0 +1,99 @@
+"""Where theory and practice part company, in sentences with this run's numbers."""
+
+from __future__ import annotations
+
+import math
+
+from fedkeel.theory import beyond_smoothness as bs
+from fedkeel.theory import fedinit as fi
+from fedkeel.theory import fedsagd as fs
+from fedkeel.theory import rethinking
+from fedkeel.theory.advice.given import Given
+from fedkeel.theory.advice.rounds import best_steps
+
+
+def partings(g: Given) -> tuple[str, ...]:
+    """Return what a reader should know before believing either side."""
+    return (*_steps(g), *_relaxation(g), *_noise(g), *_stability(g), _feddyn(g))
+
+
+def _steps(g: Given) -> list[str]:
+    safe = max(bs.largest_local_step(g.semi, g.K), fs.local_step_limit(g.L, g.K))
+    found = []
+    if g.eta_l > safe:
+        found.append(
+            f"The local rate {g.eta_l:g} is {g.eta_l / safe:.3g} times the largest rate any of the theorems "
+            f"allows ({safe:.3g}). Runs at such rates often work; the theorems are silent about them."
+        )
+    if g.N < g.C:
+        found.append(
+            f"Theorem 4.7 has all clients active; here {g.N} of {g.C} are, so its rate is not a promise "
+            "even where its other conditions hold."
+        )
+    prospect = best_steps(g)
+    if prospect.steps is not None and prospect.rounds > 100 * g.T:
+        found.append(
+            f"With the safest-fastest steps the theory needs {prospect.rounds:.2g} rounds to a loss of "
+            f"{g.epsilon:.3g}, against the {g.T} planned: its rate is of worst cases, not of this run."
+        )
+    return found
+
+
+def _relaxation(g: Given) -> list[str]:
+    found = []
+    usual = abs(g.beta) if g.beta else 0.1
+    if usual >= fi.BETA_LIMIT:
+        name = "the usual β = 0.1" if usual == 0.1 else f"β = {usual:g}"
+        inside = "inside" if usual < fi.BETA_LIMIT_INTERPOLATION else "outside"
+        found.append(
+            f"Relaxed initialisation: {name} lies outside Theorem 1's range |β| < 0.0842 and Theorem 17's "
+            f"|β| < 0.0727 ({inside} the 0.160 of the interpolation theorems); the gains reported in "
+            "practice are not covered."
+        )
+    growth = usual * g.C / g.N
+    if growth > 1:
+        found.append(
+            f"β·C/N = {usual:g}·{g.C}/{g.N} = {growth:.3g} > 1: a client's last model is so old that the "
+            "relaxed start can push x away for good; no theorem shows this. Use β ≤ "
+            f"{g.N / g.C:.3g}, beta=Adaptive(), or watch the column `norm`."
+        )
+    if g.N < g.C and g.beta:
+        size = "was not measured" if g.dropped is None else f"averages {g.dropped:.3g} here"
+        found.append(
+            f"FedInit's proofs drop β⟨∇f, x − mean w_i⟩, zero only when all clients take part; it {size}."
+        )
+    return found
+
+
+def _noise(g: Given) -> list[str]:
+    if g.sigma_l2 == 0:
+        return ["Every step takes all of a client's data: σ_l² = 0, the floor of Theorem 4.7 is zero."]
+    rate = bs.rate(g.semi, g.steps)
+    if rate <= 0:
+        return []
+    lowest = bs.floor(g.semi, g.steps)
+    if lowest > g.gap_0:
+        return [
+            f"At these steps Theorem 4.7's floor is {lowest:.3g}, above the first loss ({g.gap_0:.3g}): it "
+            "says nothing until steps or σ² shrink. σ² is the largest on the way; near interpolation it falls "
+            "with the loss, which the theorem does not use."
+        ]
+    return []
+
+
+def _stability(g: Given) -> list[str]:
+    walk = fs.fedavg(g.stability_run).value
+    if not math.isfinite(walk):
+        return []
+    return [
+        f"The stability bounds add up the longest possible walks (FedAvg: {walk:.3g} after {g.T} rounds) and "
+        "grow with T for all methods but FedSAGD; measured discrepancies usually level off."
+    ]
+
+
+def _feddyn(g: Given) -> str:
+    limit = rethinking.alpha_threshold(g.L)
+    return (
+        f"FedDyn's switching rule needs κ_0 > 0, that is α > 26.9·L = {limit:.3g}; practical α (0.01 to 0.1) "
+        f"never meet it, here {g.dyn_alpha:g} misses it {limit / g.dyn_alpha:.3g} times."
+    )
