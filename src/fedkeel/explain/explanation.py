@@ -12,11 +12,11 @@ from typing import Any, Literal, NamedTuple
 import torch
 
 from fedkeel.algorithm import Algorithm, Plan, Walk
-from fedkeel.methods import Stages
 from fedkeel.explain.notation import digits
-from fedkeel.records import Record, leaves
 from fedkeel.explain.symbolic import Symbol, Untraceable, symbol
 from fedkeel.explain.tracing import ALIASES, Trace, as_sharp, symbolised, trace, wd
+from fedkeel.methods import Stages
+from fedkeel.records import Record, leaves
 
 _TINY = 7  # parameters of the model on which traffic is counted: any number but 1 would do
 _LEGEND = (

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from fedkeel.algorithm import Algorithm, Cohort, Objective, Plan, Sharp, Walk
+from fedkeel.explain.rewriting import replaced
+from fedkeel.explain.symbolic import Symbol, add, call, name, symbol
 from fedkeel.records import Record, leaves
 from fedkeel.records import transform as transform_tensors
-from fedkeel.explain.rewriting import replaced
 from fedkeel.streams import Stream
-from fedkeel.explain.symbolic import Symbol, add, call, name, symbol
 
 ALIASES = {("Relaxed", "origin"): "aggregate"}  # a field that the expression calls by another name
 

@@ -97,12 +97,13 @@ def stages(
 
 def _kind(method: Algorithm) -> tuple[list[type], list[str]]:
     """Return what two methods must share to share memories: their classes and the names of what they keep."""
-    classes, inner = [], method
-    while inner is not None:
-        classes.append(type(inner))
-        inner = getattr(inner, "inner", None)
     x = zeros(2)
-    return classes, [name for record in (method.init(x), method.enlist(x)) for name, _ in leaves(record)]
+    kept = [name for record in (method.init(x), method.enlist(x)) for name, _ in leaves(record)]
+    classes = [type(method)]
+    while (inner := getattr(method, "inner", None)) is not None:
+        classes.append(type(inner))
+        method = inner
+    return classes, kept
 
 
 def _check_until(until: object) -> None:
