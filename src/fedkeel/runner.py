@@ -24,7 +24,7 @@ from fedkeel.checkpoints import Checkpoints, Loaded
 from fedkeel.data.federation import Federation
 from fedkeel.engines import ENGINES, choose
 from fedkeel.engines.contract import Setting
-from fedkeel.engines.mainmodule import refuse_unguarded
+from fedkeel.engines.processes.mainmodule import refuse_unguarded
 from fedkeel.errors import ConfigError, Diverged, Stopped, StorageError, did_you_mean
 from fedkeel.interrupts import uninterrupted
 from fedkeel.methods.relaxed import Relaxed

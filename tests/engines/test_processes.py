@@ -13,10 +13,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import fedkeel as fk
-from fedkeel.engines import pickles
 from fedkeel.engines.contract import Setting
 from fedkeel.engines.pieces import pieces
-from fedkeel.engines.processes import Processes
+from fedkeel.engines.processes import Processes, pickles
 from fedkeel.engines.serial import threads
 from fedkeel.oracle import Oracle
 from fedkeel.records import leaves

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
-from fedkeel.engines.mainmodule import import_main, main_module
+from fedkeel.engines.processes.mainmodule import import_main, main_module
 from fedkeel.errors import ConfigError
 
 _UNPICKLABLE = (pickle.PicklingError, AttributeError, TypeError)

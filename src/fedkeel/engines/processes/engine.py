@@ -18,14 +18,14 @@ from typing import Any
 
 from fedkeel.data.federation import Federation
 from fedkeel.engines.contract import Answer, Harvest, Order, Setting
-from fedkeel.engines.mainmodule import Surroundings
-from fedkeel.engines.nursery import nursery
-from fedkeel.engines.pickles import Unsendable, dumps
 from fedkeel.engines.pieces import Piece, chunks, pieces
+from fedkeel.engines.processes.mainmodule import Surroundings
+from fedkeel.engines.processes.nursery import nursery
+from fedkeel.engines.processes.pickles import Unsendable, dumps
+from fedkeel.engines.processes.shared import Place, Slab
+from fedkeel.engines.processes.staff import Hand
+from fedkeel.engines.processes.worker import Done, Failed, Job, Start, TorchState
 from fedkeel.engines.serial import fits_channels_last, threads
-from fedkeel.engines.shared import Place, Slab
-from fedkeel.engines.staff import Hand
-from fedkeel.engines.worker import Done, Failed, Job, Start, TorchState
 from fedkeel.errors import ConfigError, TooFewClients
 from fedkeel.oracle import Oracle
 from fedkeel.records import Record

@@ -18,7 +18,7 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from fedkeel.engines.worker import Handles, work
+from fedkeel.engines.processes.worker import Handles, work
 from fedkeel.errors import TooFewClients
 
 _REQUEST, _REPLY = struct.Struct("=cq"), struct.Struct("=q")
@@ -34,7 +34,7 @@ class Nursery:
         self._socket, theirs = socket.socketpair()
         code = (
             f"import sys; sys.path[:] = {sys.path!r}; "
-            f"from fedkeel.engines.nursery import tend; tend({theirs.fileno()})"
+            f"from fedkeel.engines.processes.nursery import tend; tend({theirs.fileno()})"
         )
         with theirs:
             self._process = subprocess.Popen(

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fedkeel.engines.pickles import dumps, loads
+from fedkeel.engines.processes.pickles import dumps, loads
 
 _ALIGNED = 64  # as torch allocates: matrix products may round differently at other alignments
 

@@ -6,10 +6,10 @@ import signal
 from contextlib import suppress
 from multiprocessing import Pipe
 
-from fedkeel.engines.nursery import hire
 from fedkeel.engines.pieces import Piece
-from fedkeel.engines.shared import Slab
-from fedkeel.engines.worker import Handles, Start
+from fedkeel.engines.processes.nursery import hire
+from fedkeel.engines.processes.shared import Slab
+from fedkeel.engines.processes.worker import Handles, Start
 
 
 class Hand:

@@ -18,9 +18,9 @@ import torch
 
 from fedkeel.engines.contract import Order, Setting
 from fedkeel.engines.local import answer
-from fedkeel.engines.mainmodule import Surroundings
 from fedkeel.engines.pieces import Piece, fold
-from fedkeel.engines.shared import Place, Slab
+from fedkeel.engines.processes.mainmodule import Surroundings
+from fedkeel.engines.processes.shared import Place, Slab
 from fedkeel.errors import FedkeelError
 from fedkeel.oracle import Oracle
 from fedkeel.records import Record
