@@ -40,6 +40,7 @@ class Oracle:
         counters = [buffer for buffer in self.module.buffers() if not buffer.is_floating_point()]
         self._counters = [(buffer, buffer.clone()) for buffer in counters]
         self.channels_last = False
+        self.gradients = self.forwards = 0  # passes over minibatches so far; evaluations are not counted
         self._still: nn.Module | None = None
 
     def gradient(self, batch: Batch, objective: Objective | None = None) -> Tensor:
@@ -51,6 +52,8 @@ class Oracle:
         else:
             loss = self._with_objective(inputs, target, objective)
         torch.autograd.backward(loss)
+        self.gradients += 1
+        self.forwards += 1
         return loss.detach()
 
     def load_buffers(self, buffers: Vector) -> None:
@@ -184,6 +187,7 @@ class Forward:
     @torch.no_grad()
     def _elsewhere(self, vector: Vector, inputs: Tensor) -> Tensor:
         oracle = self._oracle
+        oracle.forwards += 1
         tensors = {**oracle.layout.views(vector), **oracle.buffer_layout.views(oracle.buffers)}
         output: Tensor = functional_call(oracle.still, tensors, (inputs,))
         return output

@@ -38,8 +38,9 @@ def take(
     batches: Iterable[Batch],
     pace: Pace,
     full_gradient: Callable[[Vector], Vector],
+    trace: Callable[[Vector], None] | None = None,
 ) -> Taken:
-    """Walk as planned over the given minibatches.
+    """Walk as planned over the given minibatches; `trace` is shown the point before every step.
 
     The direction of a step is gain·g + bias + shrink·y with the constant bias = push − pull·anchor and
     shrink = pull + decay + weight_decay, so any method costs what FedAvg costs.
@@ -51,6 +52,8 @@ def take(
     y.copy_(plan.start)
     losses, steps = torch.zeros((), dtype=y.dtype, device=y.device), 0
     for batch in batches:
+        if trace is not None:
+            trace(y)
         losses += step(batch)
         steps += 1
     walk = Walk(

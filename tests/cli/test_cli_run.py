@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from children import interruptible
 
 from fedkeel.experiment import Experiment
 
@@ -85,6 +86,7 @@ def test_ctrl_c_checkpoints_and_resume_gives_the_uninterrupted_run(fedkeel):
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
+        preexec_fn=interruptible,  # noqa: PLW1509
     )
     rows = Path("cut/metrics.jsonl")
     while process.poll() is None and not (rows.exists() and rows.read_text().count("\n") >= 3):

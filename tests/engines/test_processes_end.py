@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from children import interruptible
 
 SCRIPT = '''
 import fedkeel as fk
@@ -57,6 +58,7 @@ def scripts(tmp_path_factory) -> Iterator[dict[str, subprocess.Popen[str]]]:
         (folder / f"{name}.py").write_text(text)
         started[name] = subprocess.Popen(
             [sys.executable, str(folder / f"{name}.py")],
+            preexec_fn=interruptible,  # noqa: PLW1509
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -1,8 +1,8 @@
 """A function of tensors, recorded once and replayed: as a list of operations, or compiled to machine code.
 
-Recording runs the function's derivatives and batching once; the record holds plain operations on whole stacks,
-so a replay pays neither. Compiling fuses what lies between matrix products, for some seconds once a shape;
-the result is kept on disk for later processes.
+Recording runs the function's derivatives and batching once; the record holds plain operations on whole
+stacks, so a replay pays neither. Compiling fuses what lies between matrix products, for some seconds once a
+shape; the result is kept on disk for later processes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch.fx.experimental.proxy_tensor import make_fx
 
 Replay = Callable[..., Sequence[Tensor]]
 
@@ -33,15 +32,21 @@ def cache_directory() -> Path:
 
 def capture(function: Callable[..., Sequence[Tensor]], examples: list[Tensor], *, compiled: bool) -> Replay:
     """Record a function on example tensors; the replay takes tensors of the same shapes only."""
-    graph = lie_down(make_fx(function)(*examples))
     if not compiled:
-        return graph
+        return record(function, examples)
     try:
-        return _compile(graph, examples)
+        return _compile(record(function, examples), examples)
     except Exception as problem:  # no compiler, or one of its many ways to fail: the record still serves
         lines = str(problem).strip().splitlines() or [type(problem).__name__]
         _logger.warning("stacked: not compiled, because torch.compile failed: %s", lines[0])
-        return lie_down(make_fx(function)(*examples))
+        return record(function, examples)
+
+
+def record(function: Callable[..., Sequence[Tensor]], examples: list[Tensor]) -> fx.GraphModule:
+    """Return the operations that a function runs on the examples, products laid down."""
+    from torch.fx.experimental.proxy_tensor import make_fx  # noqa: PLC0415  half a second to import
+
+    return lie_down(make_fx(function)(*examples))
 
 
 def _compile(graph: fx.GraphModule, examples: list[Tensor]) -> Replay:
@@ -51,7 +56,7 @@ def _compile(graph: fx.GraphModule, examples: list[Tensor]) -> Replay:
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_directory() / "inductor"))
     with warnings.catch_warnings(), config.patch(compile_threads=1):  # few kernels: no pool of workers
         warnings.simplefilter("ignore")
-        replay: Any = torch._inductor.compile(graph, examples)
+        replay: Any = torch._inductor.compile(graph, [*examples])
         replay(*examples)
     return replay  # type: ignore[no-any-return]
 

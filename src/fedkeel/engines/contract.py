@@ -9,6 +9,8 @@ import torch
 
 from fedkeel.algorithm import Algorithm
 from fedkeel.data.federation import Federation
+from fedkeel.probes.base import Passes
+from fedkeel.probes.watch import Watch
 from fedkeel.records import Record
 from fedkeel.reducers import Reducer
 from fedkeel.task import Task
@@ -27,7 +29,10 @@ class Setting(NamedTuple):
 
 
 class Order(NamedTuple):
-    """What the server sends out in a round, and to whom."""
+    """What the server sends out in a round, and to whom; with `watch`, what probes ask of the clients.
+
+    Where there is a watch, a client's memory comes and goes as `Kept`, beside the notes of the probes.
+    """
 
     algorithm: Algorithm
     round: int
@@ -36,13 +41,15 @@ class Order(NamedTuple):
     buffers: Vector
     clients: Sequence[int]
     weights: Sequence[float]
+    watch: Watch | None = None
 
 
 class Upload(NamedTuple):
-    """What is averaged over the cohort: the method's upload and the model's float buffers."""
+    """What is averaged over the cohort: the method's upload, the model's float buffers, probes' measures."""
 
     up: Record
     buffers: Vector
+    measures: Record = None
 
 
 class Answer(NamedTuple):
@@ -53,6 +60,7 @@ class Answer(NamedTuple):
     loss: float
     gradients: int
     bytes_up: int
+    passes: Passes | None = None
 
     def without_upload(self) -> Answer:
         """Return the rest, once the upload is folded."""
@@ -67,16 +75,20 @@ class Harvest(NamedTuple):
     losses: list[float]
     gradients: int
     bytes_up: int
+    passes: Passes | None = None
 
     @classmethod
     def of(cls, upload: Upload, answers: Sequence[Answer]) -> Harvest:
         """Gather the answers of a cohort in drawn order."""
+        passes = [answer.passes for answer in answers if answer.passes is not None]
+        counted = len(passes) == len(answers)
         return cls(
             upload,
             [answer.memory for answer in answers],
             [answer.loss for answer in answers],
             sum(answer.gradients for answer in answers),
             sum(answer.bytes_up for answer in answers),
+            Passes(*map(sum, zip(*passes, strict=True))) if counted else None,
         )
 
 

@@ -12,6 +12,7 @@ from fedkeel.data.federation import Batch
 from fedkeel.engines.contract import Answer, Order, Setting, Upload
 from fedkeel.errors import Diverged
 from fedkeel.oracle import Oracle
+from fedkeel.probes.base import ClientView, Kept, Passes
 from fedkeel.records import Record, nbytes
 from fedkeel.streams import Stream
 from fedkeel.vector import Vector
@@ -33,20 +34,49 @@ def minibatches(setting: Setting, round: int, client: int) -> list[np.ndarray]:
 
 
 def answer(setting: Setting, oracle: Oracle, order: Order, client: int, memory: Record) -> Answer:
-    """Let one client do its round."""
-    algorithm, work = order.algorithm, setting.work
+    """Let one client do its round, and show it to the probes that asked."""
+    algorithm, work, watch = order.algorithm, setting.work, order.watch
+    notes, path, counted = None, None, (oracle.gradients, oracle.forwards)
+    if watch is not None:
+        (memory, notes), path = memory, watch.path(order.down.x)
     plan = algorithm.plan(order.down, memory)
     stream = client_stream(setting.seed, order.round, client)
     batches = setting.federation.batches(client, minibatches(setting, order.round, client), stream)
     pace = Pace(order.lr, work.weight_decay, work.clip, work.clip_on == "direction")
     oracle.load_buffers(order.buffers)
     with seeded(stream.branch("dropout").integer(), setting.device):
-        taken = take(oracle, plan, batches, pace, lambda at: full_gradient(setting, oracle, client, at))
+        taken = take(
+            oracle, plan, batches, pace, lambda at: full_gradient(setting, oracle, client, at), trace=path
+        )
     if not bool(torch.isfinite(taken.loss)) or not bool(torch.isfinite(taken.walk.end).all()):
         raise diverged(order, client)
     up, kept = algorithm.finish(taken.walk, order.down, memory)
     upload = Upload(up, oracle.buffers.clone())
-    return Answer(upload, kept, float(taken.loss), taken.gradients, nbytes(upload))
+    size = nbytes(upload)
+    passes = Passes(oracle.gradients - counted[0], oracle.forwards - counted[1])
+    if watch is not None:
+        path2 = None if path is None else path.total
+        view = ClientView(
+            client,
+            order.round,
+            order.down.x,
+            taken.walk,
+            order.down,
+            memory,
+            kept,
+            up,
+            path2,
+            gradient=lambda at: _calm_gradient(setting, oracle, stream, client, at),
+        )
+        measures, notes = watch.look(view, notes)
+        upload, kept = upload._replace(measures=measures), Kept(kept, notes)
+    return Answer(upload, kept, float(taken.loss), taken.gradients, size, passes)
+
+
+def _calm_gradient(setting: Setting, oracle: Oracle, stream: Stream, client: int, at: Vector) -> Vector:
+    """Return a full gradient for a probe: dropout is keyed by the round and the client alone."""
+    with seeded(stream.branch("probe").integer(), setting.device):
+        return full_gradient(setting, oracle, client, at)
 
 
 def diverged(order: Order, client: int) -> Diverged:

@@ -1,7 +1,7 @@
 """Minibatches of clients of unequal size, laid side by side.
 
-Every client sees exactly the minibatches that the other engines give it. A shorter minibatch is filled up with
-a sample of its own at weight zero; a client that has taken its steps is marked as finished.
+Every client sees exactly the minibatches that the other engines give it. A shorter minibatch is filled up
+with a sample of its own at weight zero; a client that has taken its steps is marked as finished.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from fedkeel.data.federation import Batch
 from fedkeel.engines.contract import Setting
 from fedkeel.engines.local import client_stream, minibatches
 from fedkeel.oracle import Oracle
+from fedkeel.streams import Stream
 
 _PLACES = 2**21  # places of samples laid out at once: 16 MB
 _PREPARED = 2**27  # bytes of augmented samples laid out at once
@@ -102,7 +103,7 @@ class Group(NamedTuple):
         """Return every client's minibatches, as places among its own samples."""
         return [minibatches(self.setting, self.round, client) for client in self.clients]
 
-    def _stream(self, client: int):  # type: ignore[no-untyped-def]
+    def _stream(self, client: int) -> Stream:
         return client_stream(self.setting.seed, self.round, client)
 
     def _span(self) -> int:

@@ -12,7 +12,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from fedkeel.data.federation import Batch
 from fedkeel.engines.contract import Setting
-from fedkeel.engines.stacked_loss import Net, loss_of
+from fedkeel.engines.stacked_loss import Given, Net, loss_of
 from fedkeel.oracle import Oracle
 
 _SAMPLES = 8
@@ -92,17 +92,13 @@ def _share(count: int, real: int, like: Tensor) -> Tensor:
 
 def _stacked_gradients(oracle: Oracle, inputs: Tensor, target: Tensor, weights: Tensor | None) -> Tensor:
     net = Net(oracle)
-    loss, fixed = loss_of(net, None), net.fixed
-
-    def of_one(y: Tensor, x: Tensor, t: Tensor, w: Tensor | None) -> Tensor:
-        return loss(y, x, t, w, None, fixed)
-
-    points = oracle.point.expand(len(inputs), -1)
-    mapped = vmap(grad_and_value(of_one), in_dims=(0, 0, 0, None if weights is None else 0))
+    given = Given(inputs, target, weights, None, net.fixed)
+    axes = Given(0, 0, None if weights is None else 0, None, None)  # type: ignore[arg-type]
+    mapped = vmap(grad_and_value(loss_of(net, None)), in_dims=(0, axes))
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a layer without a batching rule runs client by client, and warns
         try:
-            found: Tensor = mapped(points, inputs, target, weights)[0]
+            found: Tensor = mapped(oracle.point.expand(len(inputs), -1), given)[0]
         except Exception as problem:
             lines = str(problem).strip().splitlines() or [type(problem).__name__]
             raise Unstackable(f"the model or the loss cannot be mapped over clients: {lines[0]}") from None

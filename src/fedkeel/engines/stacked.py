@@ -1,9 +1,9 @@
 """The stacked engine: all clients of a cohort in one computation over (clients, d).
 
-The Python cost of a step is paid once for the cohort instead of once a client. The step is recorded once for a
-model, a shape and a kind of step, and replayed for every method, round and run of that task; where that pays
-it is compiled. Results are the serial engine's up to rounding: 1e-10 in float64, 1e-4 in float32 (relative, a
-round), because products and sums over many clients are taken in another order.
+The Python cost of a step is paid once for the cohort instead of once a client. The step is recorded once for
+a model, a shape and a kind of step, and replayed for every method, round and run of that task; where that
+pays it is compiled. Results are the serial engine's up to rounding (1e-10 in float64, FLOAT32 in float32),
+because products over many clients are summed in another order.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -30,7 +31,9 @@ from fedkeel.reducers import CHUNK, Reducer
 from fedkeel.task import Task
 from fedkeel.walk import Pace
 
-_BUDGET = 2**30  # bytes that a group of clients may take
+_CACHE = 2**25  # bytes of a group that is large enough: more clients at once fall out of the caches
+_MEMORY = 2**30  # bytes that a group may take at most
+_FEW = 8  # clients a group has where memory allows: fewer do not pay for a step's Python
 _SPARE = 8  # empty slots that are cheaper than recording another shape
 _VECTORS = 12  # vectors of length d alive a client: plan, state, gradients and what lies between
 
@@ -55,7 +58,7 @@ class Stacked:
         threads: int | None = None,
         *,
         compiled: bool = True,
-        budget: int = _BUDGET,
+        memory: int = _MEMORY,
     ) -> None:
         self.setting, self.oracle, self.form = setting, oracle, Form.of(setting)
         check_stackable(setting, oracle, self.form.padded)
@@ -63,7 +66,8 @@ class Stacked:
         self.threads = threads or sensible_threads(setting, oracle)
         self.name = "stacked" if compiled else "stacked-uncompiled"
         self.compiled = compiled and not _convolves(oracle.module)
-        self.capacity = max(1, budget // _bytes_a_client(setting, oracle, self.form))
+        size = _bytes_a_client(setting, oracle, self.form)
+        self.capacity = max(1, min(memory // size, max(_FEW, _CACHE // size)))
         self._net, self._text = Net(oracle), repr(oracle.module)
         self._slots: list[int] = []
 
@@ -101,9 +105,9 @@ class Stacked:
 
     def _of_group(self, order: Order, group: Group, memories: Record) -> Iterator[Answer]:
         taken = self._take(order, group, memories)
-        for client, loss, end in zip(group.clients, taken.losses, taken.walk.end, strict=True):
-            if not bool(torch.isfinite(loss)) or not bool(torch.isfinite(end).all()):
-                raise diverged(order, client)
+        sound = torch.isfinite(taken.losses) & torch.isfinite(taken.walk.end).all(1)
+        if not bool(sound.all()):
+            raise diverged(order, group.clients[int(sound.int().argmin())])
         up, kept = order.algorithm.finish(taken.walk, order.down, memories)
         steps = taken.walk.steps[:, 0].tolist()
         for place, loss in enumerate(taken.losses.tolist()):
@@ -141,7 +145,9 @@ class Stacked:
         return Taken(walk, losses[:count] / steps[:, 0], 2 if ready.kind.sharp else 1)
 
     @torch.no_grad()
-    def _walk(self, ready: Route, group: Group, orders: Sequence[Sequence[object]]) -> tuple[State, Tensor]:
+    def _walk(
+        self, ready: Route, group: Group, orders: Sequence[Sequence[np.ndarray]]
+    ) -> tuple[State, Tensor]:
         """Take all steps of a group; return the last state and the sum of the losses."""
         state = [tensor for _, tensor in leaves(ready.start)]
         constants = [*(tensor for _, tensor in leaves(ready.words)), *self._net.fixed]

@@ -14,7 +14,18 @@ from fedkeel.records import Record
 from fedkeel.task import watched
 from fedkeel.vector import Vector
 
-Loss = Callable[[Vector, Tensor, Tensor, Tensor | None, Record, list[Tensor]], Tensor]
+
+class Given(NamedTuple):
+    """What a client's loss depends on besides its vector."""
+
+    inputs: Tensor
+    target: Tensor
+    weights: Tensor | None
+    context: Record
+    fixed: list[Tensor]
+
+
+Loss = Callable[[Vector, Given], Tensor]
 
 
 class Sight(NamedTuple):
@@ -40,7 +51,9 @@ class Net:
         held = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         return [held[name].detach() for name in self._names]
 
-    def look(self, module: nn.Module, at: Vector, inputs: Tensor, fixed: list[Tensor], features: bool) -> Sight:
+    def look(
+        self, module: nn.Module, at: Vector, inputs: Tensor, fixed: list[Tensor], features: bool
+    ) -> Sight:
         """Run a module of the model's kind at a vector."""
         tensors = {**self.oracle.layout.views(at), **dict(zip(self._names, fixed, strict=True))}
         if not features:
@@ -76,41 +89,32 @@ class StackedForward:
 
 
 def loss_of(net: Net, objective: Objective | None) -> Loss:
-    """Return one client's minibatch loss as a function of (y, inputs, target, weights, context, fixed).
+    """Return one client's minibatch loss as a function of its vector and of what is given.
 
-    Without filling it is the task's loss, whatever that is. A filled-up minibatch is weighed sample by sample:
-    each is handed to the loss (and the objective) as a minibatch of one, which is exact for any mean over
-    samples. `suits` finds out whether the task's loss is one.
+    Without weights it is the task's loss, whatever that is. With weights (some samples are filling) it is
+    weighed sample by sample: each is handed to the loss, and to the objective, as a minibatch of one, which
+    is exact for any mean over samples. `check_stackable` finds out whether the task's loss is one; an
+    objective must be.
     """
     features = objective is not None and objective.features
     task_loss = net.oracle.task.loss
 
-    def whole(
-        y: Vector, sight: Sight, inputs: Tensor, target: Tensor, context: Record, fixed: list[Tensor]
-    ) -> Tensor:
+    def of(y: Vector, sight: Sight, inputs: Tensor, target: Tensor, given: Given) -> Tensor:
         loss = task_loss(sight.output, target)
         if objective is None:
             return loss
-        forward = StackedForward(net, y, sight, fixed)
-        return loss + objective.function(forward, y, (inputs, target), context)
+        forward = StackedForward(net, y, sight, given.fixed)
+        return loss + objective.function(forward, y, (inputs, target), given.context)
 
-    def loss(
-        y: Vector,
-        inputs: Tensor,
-        target: Tensor,
-        weights: Tensor | None,
-        context: Record,
-        fixed: list[Tensor],
-    ) -> Tensor:
-        sight = net.look(net.oracle.module, y, inputs, fixed, features)
-        if weights is None:
-            return whole(y, sight, inputs, target, context, fixed)
+    def loss(y: Vector, given: Given) -> Tensor:
+        sight = net.look(net.oracle.module, y, given.inputs, given.fixed, features)
+        if given.weights is None:
+            return of(y, sight, given.inputs, given.target, given)
 
-        def one(output: Tensor, seen: Tensor, x: Tensor, t: Tensor) -> Tensor:
-            alone = Sight(output[None], seen[None])
-            return whole(y, alone, x[None], t[None], context, fixed)
+        def alone(output: Tensor, seen: Tensor, x: Tensor, t: Tensor) -> Tensor:
+            return of(y, Sight(output[None], seen[None]), x[None], t[None], given)
 
         seen = sight.output if sight.features is None else sight.features
-        return (vmap(one)(sight.output, seen, inputs, target) * weights).sum()
+        return (vmap(alone)(sight.output, seen, given.inputs, given.target) * given.weights).sum()
 
     return loss

@@ -15,7 +15,7 @@ from torch.func import grad_and_value, vmap
 
 from fedkeel.algorithm import Objective, Plan
 from fedkeel.engines.ragged import Feed
-from fedkeel.engines.stacked_loss import Net, loss_of
+from fedkeel.engines.stacked_loss import Given, Net, loss_of
 from fedkeel.records import Record, leaves, rebuild, transform
 from fedkeel.vector import Vector, norm
 from fedkeel.walk import TINY, Pace, bias_of, sharp_of
@@ -94,7 +94,9 @@ def route(plan: Plan, pace: Pace, slots: int, padded: bool) -> Route:
         bias=torch.zeros_like(y) if bias is None else fit(bias, slots),
         tilt=_fit_all(sharp and sharp.tilt, slots),
         numbers=torch.tensor(_numbers(plan, pace), dtype=y.dtype, device=y.device),
-        context=None if objective is None else transform(lambda t: t if t.ndim == 1 else fit(t, slots), objective.context),
+        context=None
+        if objective is None
+        else transform(lambda t: t if t.ndim == 1 else fit(t, slots), objective.context),
     )
     state = State(y, _fit_all(buffer, slots), _fit_all(sharp and sharp.dual, slots))
     return Route(kind, state, words, objective)
@@ -147,18 +149,11 @@ class Step:
 
     def _gradient(self, feed: Feed, words: Words, fixed: list[Tensor]) -> Gradient:
         """Return the clients' gradients and losses as a function of their points."""
-        names = [name for name, _ in leaves(words.context)]
-        context = [tensor for _, tensor in leaves(words.context)]
-
-        def loss(
-            y: Vector, inputs: Tensor, target: Tensor, weights: Tensor | None, own: list[Tensor]
-        ) -> Tensor:
-            record = rebuild(words.context, dict(zip(names, own, strict=True)))
-            return self._loss(y, inputs, target, weights, record, fixed)
-
-        axes = (0, 0, 0, None if feed.weights is None else 0, [0 if t.ndim > 1 else None for t in context])
-        mapped = vmap(grad_and_value(loss), in_dims=axes)
-        return lambda y: mapped(y, feed.inputs, feed.target, feed.weights, context)
+        given = Given(feed.inputs, feed.target, feed.weights, words.context, fixed)
+        own = transform(_axis, words.context)
+        axes = Given(0, 0, None if feed.weights is None else 0, own, None)  # type: ignore[arg-type]
+        mapped = vmap(grad_and_value(self._loss), in_dims=(0, axes))
+        return lambda y: mapped(y, given)
 
     def _advance(self, state: State, feed: Feed, words: Words, gradient: Gradient) -> tuple[State, Tensor]:
         numbers = Numbers(*words.numbers.unbind())
@@ -188,6 +183,11 @@ class Step:
             buffer = state.buffer * numbers.beta + direction
             direction = direction + buffer * numbers.beta if self._kind.nesterov else buffer
         return state.y - direction * numbers.lr, buffer
+
+
+def _axis(tensor: Tensor) -> Any:
+    """Return the client axis of a tensor; a vector of its own kind has none."""
+    return 0 if tensor.ndim > 1 else None
 
 
 def _sharpened(

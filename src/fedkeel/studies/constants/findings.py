@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedkeel.engines.contract import Setting
+from fedkeel.errors import ConfigError
 from fedkeel.sampling import Population
 from fedkeel.streams import Stream
 from fedkeel.studies.constants.estimate import Estimate, largest, smallest
@@ -38,13 +39,16 @@ class Findings:
 
     `estimates` has L (the larger of `L_power` and `L_pairs`), L_G, sigma_l2, sigma_g2, D, U, Phi (largest
     ‖∇f‖²), tau1, tau2, FedInit's interpolation_a and interpolation_b, the poster's G2 and B2, and of `fit`
-    a, b, alpha, beta. `K` is the most local steps a client takes.
+    a, b, alpha, beta. `K` is the most local steps a client takes, `samples` their mean number of samples.
     """
 
     estimates: dict[str, Estimate]
     fit: Fit
     K: int
+    cohort: int
+    clients: int
     samples: int
+    pilot_rounds: int
     start_loss: float
     losses: tuple[tuple[int, float], ...]
     tau1_by_round: tuple[tuple[int, float], ...]
@@ -76,14 +80,23 @@ def conclude(
     sizes = [int(n) for n in setting.federation.sizes]
     K = max(setting.work.count(n) for n in {min(sizes), max(sizes)})
     rounds = [stop.round for stop in path.stops]
+    lowest = min(s.loss for s in found.surveys)
+    if lowest < 0 or found.surveys[0].loss == 0:
+        raise ConfigError(
+            f"the losses go from {found.surveys[0].loss:g} to {lowest:g}: the theories take a loss of 0 or "
+            "more that starts above 0; add a constant to the loss, or start elsewhere"
+        )
     ties = quotients(found.pairs)
     estimates = _smoothness(found, ties) | _slopes(found) | _interpolation(found)
     by_round = _steepness(rounds, found.surveys)
     estimates["tau1"] = smallest([[r] for _, r in by_round], "smallest ‖∇f‖/√f of the pilot's models")
-    everyone = [[_root(x, y) for x, y in zip(s.slopes2, s.losses, strict=True)] for s in found.surveys]
+    least = 1e-24 * found.surveys[0].loss
     steep = [
-        [*(x for x in own if math.isfinite(x)), *map(math.sqrt, around)]
-        for own, around in zip(everyone, found.steepness, strict=True)
+        [
+            *(_root(x, y) for x, y in zip(s.slopes2, s.losses, strict=True) if y > least),
+            *map(math.sqrt, around),
+        ]
+        for s, around in zip(found.surveys, found.steepness, strict=True)
     ]
     estimates["tau2"] = largest(steep, "largest ‖∇f_i‖/√f_i along and around the pilot")
     chosen = fit(
@@ -102,7 +115,10 @@ def conclude(
         estimates=estimates,
         fit=chosen,
         K=K,
+        cohort=population.size,
+        clients=population.clients,
         samples=max(1, round(float(np.mean(sizes)))),
+        pilot_rounds=path.rounds,
         start_loss=found.surveys[0].loss,
         losses=losses,
         tau1_by_round=by_round,

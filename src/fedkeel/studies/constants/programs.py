@@ -44,7 +44,7 @@ def frontier(c: Floats, r: Floats, least_p: float = 0.0) -> Frontier:
     scaled = _Problem(solve, c / c_unit, r / r_unit, least_p * c_unit / r_unit)
     found = scaled.corners()
     real = [max(p * r_unit / c_unit, least_p) for p, _ in found]
-    corners = tuple(Corner(p, lowest(c, r, p)) for p in real)
+    corners = tuple(Corner(p, _zero(lowest(c, r, p), r_unit)) for p in real)
     return Frontier(corners, len(r), scaled.programs)
 
 
@@ -59,6 +59,11 @@ def tightest(c: Floats, r: Floats, least_p: float = 0.0) -> Corner:
     problem = _Problem(_solver(), c / c_unit, r / r_unit, least_p * c_unit / r_unit)
     p = max(problem.solve(float(np.mean(c / c_unit)), 1.0).p * r_unit / c_unit, least_p)
     return Corner(p, lowest(c, r, p))
+
+
+def _zero(q: float, unit: float) -> float:
+    """Return 0 for what is only rounding."""
+    return q if q > 1e-13 * unit else 0.0
 
 
 class _Problem:

@@ -38,11 +38,11 @@ def verdicts(g: Given) -> tuple[Verdict, ...]:
         *_relaxed(g),
         _of(
             fs.theorem_4_1(g.accelerated(), T=g.T, D_0=g.D, sigma_l2=g.sigma_l2, sigma_g2=g.sigma_g2),
-            "FedSAGD: order of mean ‖∇f‖²",
+            "FedSAGD, mean ‖∇f(z)‖², every hidden constant 1",
         ),
         Verdict(
             f"Rethinking, Proposition 1, α = {g.dyn_alpha:g}",
-            "FedDyn: when its correction stops paying",
+            "the round from which FedDyn's correction costs more than it brings",
             math.inf,
             (rethinking.alpha_condition(g.L, g.dyn_alpha),),
         ),

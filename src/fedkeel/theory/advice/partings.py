@@ -9,6 +9,7 @@ from fedkeel.theory import fedinit as fi
 from fedkeel.theory import fedsagd as fs
 from fedkeel.theory import rethinking
 from fedkeel.theory.advice.given import Given
+from fedkeel.theory.advice.ranges import local_limits
 from fedkeel.theory.advice.rounds import best_steps
 
 
@@ -18,7 +19,7 @@ def partings(g: Given) -> tuple[str, ...]:
 
 
 def _steps(g: Given) -> list[str]:
-    safe = max(bs.largest_local_step(g.semi, g.K), fs.local_step_limit(g.L, g.K))
+    safe = max(one.limit for one in local_limits(g))
     found = []
     if g.eta_l > safe:
         found.append(
@@ -58,7 +59,11 @@ def _relaxation(g: Given) -> list[str]:
             f"{g.N / g.C:.3g}, beta=Adaptive(), or watch the column `norm`."
         )
     if g.N < g.C and g.beta:
-        size = "was not measured" if g.dropped is None else f"averages {g.dropped:.3g} here"
+        size = (
+            "was not measured (the pilot's method is not relaxed)"
+            if g.dropped is None
+            else f"averages {g.dropped:.3g} here"
+        )
         found.append(
             f"FedInit's proofs drop β⟨∇f, x − mean w_i⟩, zero only when all clients take part; it {size}."
         )
@@ -75,8 +80,8 @@ def _noise(g: Given) -> list[str]:
     if lowest > g.gap_0:
         return [
             f"At these steps Theorem 4.7's floor is {lowest:.3g}, above the first loss ({g.gap_0:.3g}): it "
-            "says nothing until steps or σ² shrink. σ² is the largest on the way; near interpolation it falls "
-            "with the loss, which the theorem does not use."
+            "says nothing until steps or σ² shrink. σ² is the largest on the way; near interpolation it "
+            "falls with the loss, which the theorem does not use."
         ]
     return []
 
@@ -87,7 +92,7 @@ def _stability(g: Given) -> list[str]:
         return []
     return [
         f"The stability bounds add up the longest possible walks (FedAvg: {walk:.3g} after {g.T} rounds) and "
-        "grow with T for all methods but FedSAGD; measured discrepancies usually level off."
+        "grow with T for all methods but FedSAGD; what a run really does, the stability study measures."
     ]
 
 

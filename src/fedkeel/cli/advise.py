@@ -1,0 +1,214 @@
+"""`fedkeel advise`: measure the constants of a run and say what the theorems make of it."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedkeel.cli import options as opt
+from fedkeel.cli.advise_page import Page, as_json_value, print_page
+from fedkeel.cli.advise_progress import Steps
+from fedkeel.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fedkeel.experiment import Experiment
+    from fedkeel.studies.constants import Findings
+    from fedkeel.theory.advice import Given
+
+_EXAMPLES = """[bold]Examples[/]
+
+fedkeel advise
+
+fedkeel advise --method "fedinit(beta=0.05)" --clients 20 --cohort 20 --lr 0.01 --epsilon 0.5
+
+fedkeel advise experiment.toml --stability stability.json --json > advice.json"""
+_OWN = {  # the options that are no part of the experiment
+    *("file", "settings", "epsilon", "beta", "alpha", "stability", "as_json"),
+    *("pilot_rounds", "points", "look_at", "samples"),
+}
+_PILOT, _ASKED = "The pilot", "What is asked"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command(epilog=_EXAMPLES)(advise)
+
+
+def advise(
+    file: Annotated[
+        Path | None, typer.Argument(help="Experiment as TOML; without it, the default one on digits.")
+    ] = None,
+    method: Annotated[str | None, typer.Option(help="Method of the pilot, as fedavg.")] = None,
+    data: opt.Data = None,
+    split: opt.Split = None,
+    clients: opt.Clients = None,
+    model: opt.Model = None,
+    epochs: opt.Epochs = None,
+    steps: opt.Steps = None,
+    batch_size: opt.BatchSize = None,
+    lr: opt.Rate = None,
+    weight_decay: opt.WeightDecay = None,
+    rounds: opt.Rounds = None,
+    cohort: opt.Cohort = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of all randomness.")] = None,
+    settings: opt.Settings = None,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(help="Loss to reach; by default a tenth of the first.", rich_help_panel=_ASKED),
+    ] = None,
+    beta: Annotated[
+        float | None,
+        typer.Option(
+            help="β of relaxed initialisation; by default the method's, else 0.1.", rich_help_panel=_ASKED
+        ),
+    ] = None,
+    alpha: Annotated[float, typer.Option(help="FedDyn's α.", rich_help_panel=_ASKED)] = 0.1,
+    stability: Annotated[
+        Path | None,
+        typer.Option(
+            help="Measured discrepancies by method (JSON), to stand beside the bounds.",
+            rich_help_panel=_ASKED,
+        ),
+    ] = None,
+    pilot_rounds: Annotated[
+        int, typer.Option(min=1, help="Rounds of the pilot.", rich_help_panel=_PILOT)
+    ] = 30,
+    points: Annotated[
+        int, typer.Option(min=2, help="Models of it that are measured.", rich_help_panel=_PILOT)
+    ] = 6,
+    look_at: Annotated[
+        int, typer.Option(min=1, help="Clients that are measured, at most.", rich_help_panel=_PILOT)
+    ] = 20,
+    samples: Annotated[
+        int, typer.Option(min=1, help="Samples of each, at most.", rich_help_panel=_PILOT)
+    ] = 256,
+    as_json: opt.Json = False,
+) -> None:
+    """Say what theory says of a run: constants, safe rates, rounds to a target, conditions, limits of it all.
+
+    A short pilot is trained and measured; nothing is kept. The page prints each theorem's conditions as
+    "holds" or "violated by a factor …".
+    """
+    given = {key: value for key, value in locals().items() if key not in _OWN}
+    _check(epsilon, beta, alpha)
+    measured = read_stability(stability)
+    experiment = opt.experiment(file, settings, given)
+    from fedkeel.studies.constants import Effort  # noqa: PLC0415  heavy
+
+    effort = Effort(rounds=pilot_rounds, points=points, clients=look_at, samples=samples)
+    found = _study(experiment, effort, quiet=as_json)
+    asked = _given(experiment, found, epsilon=epsilon, beta=beta, alpha=alpha)
+    page = Page.of(experiment, found, asked, measured)
+    if as_json:
+        print(json.dumps(as_json_value(page), ensure_ascii=False, indent=2, allow_nan=False))
+    else:
+        print_page(page)
+    if page.best.steps is None and math.isfinite(page.best.floor):
+        raise ConfigError(f"--epsilon: {page.best.reason}")
+
+
+def _check(epsilon: float | None, beta: float | None, alpha: float) -> None:
+    """Refuse what no theorem could use before the pilot is played."""
+    if epsilon is not None and not 0 < epsilon < math.inf:
+        raise ConfigError(f"--epsilon {epsilon:g}: give a loss above 0")
+    if beta is not None and not -1 < beta < 1:
+        raise ConfigError(f"--beta {beta:g}: relaxed initialisation takes a β between -1 and 1")
+    if not 0 < alpha < math.inf:
+        raise ConfigError(f"--alpha {alpha:g}: give a number above 0")
+
+
+def read_stability(path: Path | None) -> dict[str, float]:
+    """Read measured discrepancies: {"FedAvg": 0.12, …}, also below "methods".
+
+    A value may be a number, a curve over rounds (its last number counts), or a table with "discrepancy".
+    """
+    if path is None:
+        return {}
+    try:
+        table = json.loads(path.read_text())
+        table = table.get("methods", table)
+        return {str(name): _last(entry) for name, entry in table.items()}
+    except FileNotFoundError:
+        raise ConfigError(f"--stability {path}: there is no such file") from None
+    except (OSError, ValueError, TypeError, AttributeError, KeyError, IndexError) as problem:
+        raise ConfigError(
+            f'--stability {path}: cannot be read ({problem}): write {{"FedAvg": 0.12, "SCAFFOLD": 0.3}}'
+        ) from None
+
+
+def _last(entry: Any) -> float:
+    if isinstance(entry, dict):
+        entry = entry["discrepancy"]
+    number = float(entry[-1] if isinstance(entry, list) else entry)
+    if not (math.isfinite(number) and number >= 0):
+        raise ValueError(f"a discrepancy of {number}")
+    return number
+
+
+def _study(experiment: Experiment, effort: Any, *, quiet: bool) -> Findings:
+    from fedkeel.studies.constants import study  # noqa: PLC0415  heavy
+
+    federation = experiment.federation()
+    with Steps(stderr=quiet) as steps:
+        return study(
+            experiment.task(federation),
+            federation,
+            experiment.algorithm(),
+            cohort=experiment.cohort,
+            work=experiment.work,
+            seed=experiment.seed,
+            sampling=experiment.sampling,
+            weighting=experiment.weighting,
+            device=experiment.device,
+            effort=effort,
+            progress=steps.tell,
+        )
+
+
+def _given(
+    experiment: Experiment, found: Findings, *, epsilon: float | None, beta: float | None, alpha: float
+) -> Given:
+    """Put the run and its constants together; what a calculator refuses is an error of the settings."""
+    from fedkeel.theory.advice import Given  # noqa: PLC0415
+
+    server, relaxation = _knobs(experiment)
+    chosen = relaxation if beta is None else beta
+    inter = (found["interpolation_a"], found["interpolation_b"])
+    usable = all(math.isfinite(x) and x > 0 for x in inter)
+    try:
+        return Given(
+            **{name: found[name] for name in ("L", "L_G", "sigma_l2", "sigma_g2", "Phi", "D", "U")},
+            gap_0=found.start_loss,
+            semi=found.fit.constants,
+            inter=inter if usable else None,
+            K=found.K,
+            N=found.cohort,
+            C=found.clients,
+            S=found.samples,
+            T=experiment.rounds,
+            eta_l=experiment.work.lr,
+            eta_g=server,
+            beta=0.1 if chosen is None else chosen,
+            epsilon=found.start_loss / 10 if epsilon is None else epsilon,
+            dropped=None if found.along is None or relaxation is None else relaxation * found.along,
+            dyn_alpha=alpha,
+        )
+    except ValueError as problem:
+        raise ConfigError(f"the theorems cannot take these constants: {problem}") from None
+
+
+def _knobs(experiment: Experiment) -> tuple[float, float | None]:
+    """Return the server's step of FedAvg-like methods, and β where the method is relaxed."""
+    from fedkeel.methods import SCAFFOLD, FedAvg, Relaxed, Stages  # noqa: PLC0415
+
+    method = experiment.algorithm()
+    method = method.parts[0].method if isinstance(method, Stages) else method
+    beta = None
+    if isinstance(method, Relaxed):
+        beta = method.beta if isinstance(method.beta, float) else method.beta.beta
+        method = method.inner
+    return (method.lr if isinstance(method, FedAvg | SCAFFOLD) else 1.0), beta

@@ -1,0 +1,256 @@
+"""`fedkeel bounds`: any bound of the papers against T, K, N or β."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedkeel.cli import options as opt
+from fedkeel.cli.bounds_page import Curve, make_page, spark
+from fedkeel.cli.display import console, plain_table
+from fedkeel.errors import ConfigError, did_you_mean
+
+if TYPE_CHECKING:
+    from fedkeel.theory.catalogue import Entry, Knobs
+
+_EXAMPLES = """[bold]Examples[/]
+
+fedkeel bounds                                       (what there is)
+
+fedkeel bounds fedinit-1 --over beta --set N=20
+
+fedkeel bounds stability --over T --html bounds.html
+
+fedkeel bounds beyond-4.7 --over K --values 1,5,25 --constants advice.json"""
+_VALUES: dict[str, tuple[float, ...]] = {
+    "T": (1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000, 100000),
+    "K": (1, 2, 5, 10, 20, 50, 100),
+    "N": (1, 2, 5, 10, 20, 50, 100),
+    "beta": (0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 0.1, 0.15),
+}
+_WHOLE = ("T", "K", "N", "C", "S")
+_WIDE = 4  # more curves than this are lines of the table instead of columns
+_FORMS = {"both": ("repaired", "as_printed"), "repaired": ("repaired",), "as_printed": ("as_printed",)}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command(epilog=_EXAMPLES)(bounds)
+
+
+def bounds(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="BOUND...", help="Bounds, as fedinit-1 or stability; none lists them."),
+    ] = None,
+    over: Annotated[str, typer.Option(help="What varies: T, K, N or beta.")] = "T",
+    values: Annotated[str | None, typer.Option(help="Its values, as 1,10,100.")] = None,
+    form: Annotated[str, typer.Option(help="repaired, as_printed or both.")] = "both",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=NUMBER", help="A constant, as L=20; repeatable."),
+    ] = None,
+    constants: Annotated[
+        Path | None, typer.Option(help="Constants of a run: what `fedkeel advise --json` printed.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Also write a page with the curves.")] = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Tabulate and plot bounds against T, K, N or β, as printed and repaired, for given constants.
+
+    A number in parentheses is the formula's where a condition is violated; a dash: the formula breaks down.
+    """
+    from fedkeel.theory.catalogue import CATALOGUE  # noqa: PLC0415
+
+    if not names:
+        _list(as_json=as_json)
+        return
+    knobs = _knobs(constants, settings)
+    grid = _grid(over, values, knobs)
+    forms = _FORMS.get(form)
+    if forms is None:
+        raise ConfigError(f"--form {form!r}: {did_you_mean(form, _FORMS)}")
+    entries = {name: CATALOGUE[name] for name in _chosen(names)}
+    curves = [_curve(name, entry, one, over, grid, knobs) for name, entry in entries.items() for one in forms]
+    curves = _without_twins(curves)
+    _refuse_void(curves, over)
+    if html is not None:
+        _write(html, curves, over, entries, knobs)
+    if as_json:
+        print(json.dumps(_json(curves, over, knobs), ensure_ascii=False, indent=2, allow_nan=False))
+    else:
+        _print(curves, over, entries, html)
+
+
+def _list(*, as_json: bool) -> None:
+    from fedkeel.theory.catalogue import CATALOGUE, Knobs  # noqa: PLC0415
+
+    knobs = dataclasses.asdict(Knobs())
+    if as_json:
+        listed = {name: {"what": one.what, "over": one.depends} for name, one in CATALOGUE.items()}
+        print(json.dumps({"bounds": listed, "constants": knobs}, ensure_ascii=False, indent=2))
+        return
+    table = plain_table(
+        ("bound", "over", "what"), [(n, ", ".join(e.depends), e.what) for n, e in CATALOGUE.items()]
+    )
+    for column in table.columns:
+        column.justify = "left"
+    screen = console()
+    screen.print(table)
+    shown = ", ".join(f"{name}={value:g}" for name, value in knobs.items())
+    screen.print(f"\nstability stands for all of stability-…\nConstants (--set): {shown}", markup=False)
+
+
+def _chosen(names: list[str]) -> list[str]:
+    from fedkeel.theory.catalogue import CATALOGUE  # noqa: PLC0415
+
+    found: list[str] = []
+    for name in names:
+        group = [key for key in CATALOGUE if name == "stability" and key.startswith("stability-")]
+        if not group and name not in CATALOGUE:
+            raise ConfigError(f"there is no bound {name!r}; {did_you_mean(name, [*CATALOGUE, 'stability'])}")
+        found += group or [name]
+    return list(dict.fromkeys(found))
+
+
+def _knobs(file: Path | None, settings: list[str] | None) -> Knobs:
+    """Return the constants: the defaults, those of a file, those given one by one."""
+    from fedkeel.theory.catalogue import Knobs  # noqa: PLC0415
+
+    known = [field.name for field in dataclasses.fields(Knobs)]
+    given: dict[str, float] = {} if file is None else _from_advice(file)
+    for setting in settings or []:
+        name, equals, text = setting.partition("=")
+        if not equals or name not in known:
+            wrong = f"--set {setting!r}"
+            raise ConfigError(f"{wrong}: write NAME=NUMBER; {did_you_mean(name, known)}")
+        given[name] = _number(name, text)
+    return Knobs(**{name: int(x) if name in _WHOLE else x for name, x in given.items()})  # type: ignore[arg-type]
+
+
+def _from_advice(file: Path) -> dict[str, float]:
+    """Read the constants of a run from the adviser's JSON."""
+    try:
+        table = json.loads(file.read_text())
+        run, found = table["run"], {name: one["value"] for name, one in table["constants"].items()}
+        numbers = {name: run[name] for name in ("T", "K", "N", "C", "S", "beta", "eta_g", "epsilon", "theta")}
+        numbers |= {
+            name: found[name] for name in ("L", "D", "sigma_l2", "sigma_g2", "L_G", "U", "tau1", "tau2")
+        }
+        numbers |= {f"semi_{name}": found[name] for name in ("a", "b", "alpha", "beta")}
+        numbers |= {"a": found["interpolation_a"], "b": found["interpolation_b"]}
+        numbers |= {"eta": run["eta_l"], "c": run["eta_l"], "gap_0": table["losses"][0][1]}
+        return {name: float(value) for name, value in numbers.items() if value is not None}
+    except (OSError, ValueError, TypeError, KeyError, IndexError) as problem:
+        raise ConfigError(
+            f"--constants {file}: cannot be read ({problem}): give what `fedkeel advise --json` printed"
+        ) from None
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise ConfigError(f"{name} = {text!r}: give a number") from None
+    if not math.isfinite(number):
+        raise ConfigError(f"{name} = {text}: give a finite number")
+    if name in _WHOLE and number != int(number):
+        raise ConfigError(f"{name} = {text}: give a whole number")
+    return number
+
+
+def _grid(over: str, values: str | None, knobs: Knobs) -> list[float]:
+    if over not in _VALUES:
+        raise ConfigError(f"--over {over!r}: choose one of {', '.join(_VALUES)}")
+    if values is None:
+        return [x for x in _VALUES[over] if over != "N" or x <= knobs.C]
+    return sorted({_number(over, text.strip()) for text in values.split(",")})
+
+
+def _curve(name: str, entry: Entry, form: Any, over: str, grid: list[float], knobs: Knobs) -> Curve:
+    from fedkeel.theory.bound import table  # noqa: PLC0415
+
+    if over not in entry.depends:
+        raise ConfigError(f"{name} does not depend on {over}: --over one of {', '.join(entry.depends)}")
+
+    def at(x: float) -> Any:
+        varied: dict[str, Any] = {over: int(x) if over in _WHOLE else x}
+        return entry.bound(dataclasses.replace(knobs, **varied), form)
+
+    try:
+        return Curve(name, form, table(at, over, grid))
+    except ValueError as problem:
+        raise ConfigError(f"{name}: {problem}") from None
+
+
+def _without_twins(curves: list[Curve]) -> list[Curve]:
+    """Leave out a printed form that is the repaired one."""
+    found: list[Curve] = []
+    for curve in curves:
+        if not any(curve.name == one.name and curve.values == one.values for one in found):
+            found.append(curve)
+    return found
+
+
+def _refuse_void(curves: list[Curve], over: str) -> None:
+    """Say why where no bound has a number anywhere."""
+    if any(math.isfinite(value) for curve in curves for value in curve.values):
+        return
+    reasons = "".join(f"\n  {text}" for text in curves[0].violations(over))
+    raise ConfigError(f"{curves[0].name} says nothing for any value of {over}:{reasons}")
+
+
+def _print(curves: list[Curve], over: str, entries: dict[str, Entry], html: Path | None) -> None:
+    screen = console()
+
+    def say(text: str) -> None:
+        screen.print(text, markup=False, soft_wrap=True)
+
+    for name, entry in entries.items():
+        say(f"{name}: {entry.what}")
+    say("")
+    columns = [(over, *(f"{row.at:g}" for row in curves[0].rows))]
+    columns += [(curve.label, *(_cell(row.bound) for row in curve.rows)) for curve in curves]
+    lines = columns if len(curves) > _WIDE else list(zip(*columns, strict=True))
+    screen.print(plain_table(lines[0], lines[1:]))
+    say("")
+    for curve in curves:
+        say(f"{curve.label}: {spark(curve.values)}")
+        for text in curve.violations(over):
+            say(f"  {text}")
+    if html is not None:
+        say(f"page: {html}")
+
+
+def _cell(bound: Any) -> str:
+    if math.isinf(bound.value):
+        return "—"
+    return f"{bound.value:.4g}" if bound.holds else f"({bound.value:.4g})"
+
+
+def _json(curves: list[Curve], over: str, knobs: Knobs) -> dict[str, Any]:
+    def clean(record: dict[str, float | str]) -> dict[str, float | str | None]:
+        return {k: None if isinstance(v, float) and math.isinf(v) else v for k, v in record.items()}
+
+    return {
+        "over": over,
+        "constants": dataclasses.asdict(knobs),
+        "curves": [
+            {"bound": curve.name, "form": curve.form, "rows": [clean(row.record) for row in curve.rows]}
+            for curve in curves
+        ],
+    }
+
+
+def _write(path: Path, curves: list[Curve], over: str, entries: dict[str, Entry], knobs: Knobs) -> None:
+    from fedkeel.runs import storage, write_durably  # noqa: PLC0415  heavy
+
+    about = [f"{name}: {entry.what}" for name, entry in entries.items()]
+    shown = ", ".join(f"{k} = {v:g}" for k, v in dataclasses.asdict(knobs).items() if k != over)
+    with storage(path):
+        write_durably(path, make_page(curves, over, about, shown).encode())

@@ -1,0 +1,47 @@
+"""Probes: online diagnostics that show why a method works. `docs/diagnostics.md` lists their columns."""
+
+from collections.abc import Callable
+
+from fedkeel.probes.base import ClientView, Probe, RoundView
+from fedkeel.probes.cosine import Cosine
+from fedkeel.probes.costs import Costs
+from fedkeel.probes.divergence import Divergence
+from fedkeel.probes.diversity import Diversity
+from fedkeel.probes.losses import ClientAccuracy, ExcessRisk, Losses
+from fedkeel.probes.movement import Drift, Layers, Update
+from fedkeel.probes.switching import Switching, SwitchingRule
+
+PROBES: tuple[Callable[..., Probe], ...] = (
+    Update,
+    Costs,
+    Divergence,
+    Drift,
+    Diversity,
+    Cosine,
+    Losses,
+    ExcessRisk,
+    ClientAccuracy,
+    Layers,
+    Switching,
+)
+DEFAULT: tuple[Probe, ...] = (Update(), Costs())  # nearly free, so always on
+
+__all__ = [
+    "DEFAULT",
+    "PROBES",
+    "ClientAccuracy",
+    "ClientView",
+    "Cosine",
+    "Costs",
+    "Divergence",
+    "Diversity",
+    "Drift",
+    "ExcessRisk",
+    "Layers",
+    "Losses",
+    "Probe",
+    "RoundView",
+    "Switching",
+    "SwitchingRule",
+    "Update",
+]

@@ -1,0 +1,183 @@
+"""What a probe is, and what it is shown.
+
+A probe is a frozen value. It may have a client part, computed where the client is and averaged over the
+cohort with equal weights whatever the method's own weights or reducer are; a server part, which turns that
+mean and the server's states into columns of the round's row; state between rounds; and notes that each client
+keeps. All of it lies in the run's own checkpoints, so a resumed run reports the same numbers to the bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+
+from fedkeel.algorithm import Algorithm, Walk
+from fedkeel.data.federation import Batch, Federation
+from fedkeel.layout import Layout
+from fedkeel.records import Nothing, Record
+from fedkeel.vector import Vector
+
+Columns = dict[str, Any]
+
+
+class Several(tuple[Record, ...]):
+    """Records side by side as one record, their names the numbers from 0 on."""
+
+    __slots__ = ()
+
+    def __new__(cls, *parts: Record) -> Several:
+        return super().__new__(cls, parts)
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return tuple(self)
+
+    @property
+    def _fields(self) -> tuple[str, ...]:
+        return tuple(str(place) for place in range(len(self)))
+
+
+class Kept(NamedTuple):
+    """What a client keeps where probes take notes: the method's memory (None: it never took part) and theirs."""
+
+    method: Record
+    notes: Record
+
+
+class ClientView(NamedTuple):
+    """A client's round, as the client part of a probe sees it.
+
+    `x` is the broadcast model, `before` and `after` the method's memory, `path2` the sum of ‖y_k − x‖² over
+    the points that the steps were taken at (None where no probe traces), `gradient` the client's full gradient
+    at any vector.
+    """
+
+    client: int
+    round: int
+    x: Vector
+    walk: Walk
+    down: Record
+    before: Record
+    after: Record
+    up: Record
+    path2: Vector | None
+    gradient: Callable[[Vector], Vector]
+
+    @property
+    def move(self) -> Vector:
+        """Return D = end − x in float64."""
+        return (self.walk.end - self.x).double()
+
+
+class Passes(NamedTuple):
+    """Passes over minibatches: gradients (full ones too, minibatch by minibatch) and forward passes."""
+
+    gradients: int
+    forwards: int
+
+
+class RoundView(NamedTuple):
+    """A finished round, as the server part of a probe sees it.
+
+    `measures` is the cohort's mean of what the probe's client part gave; `memories` are the method's, by drawn
+    position; `row` holds what the round has reported so far; `evaluate` judges a vector on samples.
+    """
+
+    round: int
+    rounds: int
+    stage: int
+    algorithm: Algorithm
+    clients: Sequence[int]
+    population: int
+    down: Record
+    before: Record
+    after: Record
+    measures: Record
+    memories: Sequence[Record]
+    passes: Passes | None
+    row: Mapping[str, Any]
+    federation: Federation
+    layout: Layout
+    evaluate: Callable[[Vector, Batch], dict[str, float]]
+
+    @property
+    def x(self) -> Vector:
+        """Return the model after the round."""
+        return next(iter(self.algorithm.models(self.after).values()))
+
+    @property
+    def x_before(self) -> Vector:
+        """Return the model before the round."""
+        return next(iter(self.algorithm.models(self.before).values()))
+
+
+class Run(NamedTuple):
+    """What a probe may check before the first round."""
+
+    methods: Sequence[Algorithm]
+    federation: Federation
+    metrics: Sequence[str]
+    layout: Layout
+    uniform: bool
+
+
+class Probe:
+    """Base of all probes. Every part has a default that does nothing; `every` is the period in rounds.
+
+    `always`: it must see every round, whatever its period (running sums). `at_clients`: it has a client part.
+    `traces`: it asks the walk for `path2`. `keeps`: clients keep notes for it.
+    """
+
+    every: int
+
+    always: ClassVar[bool] = False
+    at_clients: ClassVar[bool] = False
+    traces: ClassVar[bool] = False
+    keeps: ClassVar[bool] = False
+
+    def names(self, layout: Layout) -> tuple[str, ...]:
+        """Return the columns it reports; they are None in rounds that it leaves out."""
+        raise NotImplementedError
+
+    def check(self, run: Run) -> None:
+        """Raise ConfigError where it cannot work in this run."""
+
+    def due(self, round: int, rounds: int) -> bool:
+        """Tell whether it reports after a round (counted from 0): every so many, and after the last."""
+        return (round + 1) % self.every == 0 or round + 1 == rounds
+
+    def begin(self, x0: Vector, layout: Layout) -> Record:
+        """Return its state before the first round."""
+        return Nothing()
+
+    def renew(self, state: Record) -> Record:
+        """Return its state where a new stage begins and the clients' memories start afresh."""
+        return state
+
+    def brief(self, state: Record) -> Record:
+        """Return what its client part is told in a round."""
+        return None
+
+    def enlist(self, state: Record) -> Record:
+        """Return the notes of a client that never took part."""
+        return Nothing()
+
+    def measure(self, view: ClientView, notes: Record, brief: Record) -> tuple[Record, Record]:
+        """Return a record of float64 tensors to be averaged over the cohort, and the client's new notes."""
+        raise NotImplementedError
+
+    def report(self, state: Record, seen: RoundView) -> tuple[Columns, Record]:
+        """Return the round's columns and the next state."""
+        raise NotImplementedError
+
+
+def number(value: float) -> Vector:
+    """Return a number as a measure or a part of a state."""
+    return torch.tensor([float(value)], dtype=torch.float64)
+
+
+def squared(vector: Vector) -> Vector:
+    """Return ‖v‖² in float64, shape (1,)."""
+    wide = vector.double()
+    return torch.dot(wide, wide).reshape(1)

@@ -1,0 +1,86 @@
+"""How far models move: the server's step (V2), the clients' walks (V1, ξ), the step layer by layer."""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+from fedkeel.layout import Layout
+from fedkeel.probes.base import ClientView, Columns, Probe, RoundView, squared
+from fedkeel.records import Record
+from fedkeel.values import Count, value
+from fedkeel.vector import Vector
+
+
+@value
+class Update(Probe):
+    """The global update, V2 = ‖x_{t+1} − x_t‖² (FedInit, Appendix A). On by default.
+
+    Column: `global_update`. Cost: one pass over the model a round, at the server.
+    """
+
+    every: Count = 1
+
+    def names(self, layout: Layout) -> tuple[str, ...]:
+        """Return its column."""
+        return ("global_update",)
+
+    def report(self, state: Record, seen: RoundView) -> tuple[Columns, Record]:
+        """Measure the server's step."""
+        return {"global_update": float(squared(seen.x - seen.x_before))}, state
+
+
+class Walked(NamedTuple):
+    """A client's Σ‖y_k − x‖² and its number of steps."""
+
+    path2: Vector
+    steps: Vector
+
+
+@value
+class Drift(Probe):
+    """The local updates V1 and the drift ξ of the cohort (FedInit, Appendix A; Beyond smoothness, (2)).
+
+    V1 = mean over clients of Σ_k ‖y_k − x‖², ξ = ΣΣ‖y_k − x‖² / Σ steps, both over the points y_0 … y_{K−1} that
+    the steps are taken at (a relaxed start counts); x is the broadcast model.
+    Columns: `local_updates` (V1), `drift` (ξ). Cost: a pass over the model for every local step.
+    """
+
+    every: Count = 1
+
+    at_clients: ClassVar[bool] = True
+    traces: ClassVar[bool] = True
+
+    def names(self, layout: Layout) -> tuple[str, ...]:
+        """Return its columns."""
+        return ("local_updates", "drift")
+
+    def measure(self, view: ClientView, notes: Record, brief: Record) -> tuple[Record, Record]:
+        """Give the walk's sum and its number of steps."""
+        return Walked(view.path2, view.walk.steps.double()), notes
+
+    def report(self, state: Record, seen: RoundView) -> tuple[Columns, Record]:
+        """Average over clients, and over clients and steps."""
+        walked: Walked = seen.measures
+        return {
+            "local_updates": float(walked.path2),
+            "drift": float(walked.path2 / walked.steps),
+        }, state
+
+
+@value
+class Layers(Probe):
+    """The norm of the global update layer by layer, ‖(x_{t+1} − x_t)_layer‖.
+
+    Columns: `layers/NAME` for every parameter tensor. Cost: one pass over the model, at the server.
+    """
+
+    every: Count = 1
+
+    def names(self, layout: Layout) -> tuple[str, ...]:
+        """Return a column a layer."""
+        return tuple(f"layers/{name}" for name in layout.names)
+
+    def report(self, state: Record, seen: RoundView) -> tuple[Columns, Record]:
+        """Measure each layer's part of the step."""
+        parts = seen.layout.views(seen.x - seen.x_before)
+        return {f"layers/{name}": float(part.double().norm()) for name, part in parts.items()}, state

@@ -1,0 +1,182 @@
+"""When to leave FedDyn for FedAvg (Rethinking, Proposition 1): a probe that reports, a rule that acts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from fedkeel.algorithm import Algorithm
+from fedkeel.errors import ConfigError
+from fedkeel.layout import Layout
+from fedkeel.probes.base import ClientView, Columns, Probe, Run, RoundView, number, squared
+from fedkeel.records import Nothing, Record, leaves
+from fedkeel.theory.rethinking import eta
+from fedkeel.values import Count, NonNegative, value
+from fedkeel.vector import Vector
+
+SERVER = "server"
+
+
+class Curve(NamedTuple):
+    """T, ΣC_0..C_{T−1}, C_T, the round of the switch (−1: none yet); the sum of known c_i and their number.
+
+    `optimum` is the model that the gradients are compared with, empty for `reference="server"`.
+    """
+
+    values: Vector
+    optimum: Vector
+
+
+class Gap(NamedTuple):
+    """A client's ‖∇L_i(w_i) − ∇L_i(θ*)‖²; averaged: its change, and whether the client is new."""
+
+    value: Vector
+    new: Vector
+
+
+@value
+class Switching(Probe):
+    """Proposition 1: FedDyn stops paying at the first T with T·η·(C_T − mean C_0..C_{T−1}) ≥ ζ.
+
+    C_t is the mean over clients of ‖∇L_i(θ_i) − ∇L_i(θ*)‖² and needs the optimum. `reference="server"` takes
+    ‖h^t‖² in its place (the proof uses no more than ‖h‖² ≤ C_t); `reference="model.safetensors"` takes full
+    gradients against that model, at the last end of every client that took part so far. η = 1/(2α) + L/(2α²)
+    with FedDyn's α. Without `zeta` it only reports: κ_0 > 0 needs α > 26.9·L, which α in use never meet, so
+    the theory gives no ζ and the number is yours to choose. ‖h‖² rises at first: rounds T ≤ `warm_up` never
+    switch. Columns: `switching/C`, `switching/D` (D_T, with ζ only), `switching/gain` (the left side) and
+    `switching/round` (the first T that meets it, once met). None in stages without h.
+    """
+
+    zeta: NonNegative | None = None
+    warm_up: int = 0
+    L: NonNegative = 0.0
+    reference: str = SERVER
+    every: Count = 1
+
+    always: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.warm_up < 0:
+            raise ConfigError(f"Switching: warm_up = {self.warm_up}: give a number of rounds from 0 on")
+
+    @property
+    def at_clients(self) -> bool:  # type: ignore[override]
+        """Gradients are taken where the data is."""
+        return self.reference != SERVER
+
+    @property
+    def keeps(self) -> bool:  # type: ignore[override]
+        """Each client notes its own gap."""
+        return self.reference != SERVER
+
+    def names(self, layout: Layout) -> tuple[str, ...]:
+        """Return its columns."""
+        return ("switching/C", "switching/D", "switching/gain", "switching/round")
+
+    def check(self, run: Run) -> None:
+        """Some stage must be FedDyn, and the reference must fit the model."""
+        if not any(_alpha(method) for method in run.methods):
+            raise ConfigError("switching: no stage keeps FedDyn's h: use it with FedDyn, or leave it out")
+        if self.reference != SERVER:
+            _load(self.reference, run.layout)
+
+    def begin(self, x0: Vector, layout: Layout) -> Record:
+        """C_0 is ‖h^0‖² = 0, or not known before the first round."""
+        optimum = x0[:0] if self.reference == SERVER else _load(self.reference, layout).to(x0)
+        return Curve(torch.tensor([0, 0, 0, -1, 0, 0], dtype=torch.float64), optimum)
+
+    def renew(self, state: Record) -> Record:
+        """A new stage has a curve of its own; a switch that happened is remembered."""
+        values = torch.zeros_like(state.values)
+        values[3] = state.values[3]
+        return Curve(values, state.optimum)
+
+    def brief(self, state: Record) -> Record:
+        """Tell clients the reference."""
+        return None if self.reference == SERVER else state.optimum
+
+    def enlist(self, state: Record) -> Record:
+        """A client's gap is not known at first."""
+        return Nothing() if self.reference == SERVER else Gap(number(0), number(1))
+
+    def measure(self, view: ClientView, notes: Record, brief: Record) -> tuple[Record, Record]:
+        """Give the change of the client's gap."""
+        gap = squared(view.gradient(view.walk.end) - view.gradient(brief))
+        return Gap(gap - notes.value, notes.new), Gap(gap, number(0))
+
+    def report(self, state: Record, seen: RoundView) -> tuple[Columns, Record]:
+        """Go on with the curve where the stage has an h."""
+        alpha = _alpha(seen.algorithm)
+        if alpha is None:
+            return {}, state
+        T, total, last, switched, known, clients = state.values.tolist()
+        T, total = T + 1, total + last
+        if self.reference == SERVER:
+            C = float(squared(next(t for n, t in leaves(seen.after) if n.rpartition(".")[2] == "h")))
+        else:
+            known += len(seen.clients) * float(seen.measures.value)
+            clients += len(seen.clients) * float(seen.measures.new)
+            C = known / clients
+        rate = eta(self.L, alpha)
+        gain = rate * (T * C - total)
+        if self.zeta is not None and switched < 0 and self.warm_up < T and gain >= self.zeta:
+            switched = T
+        columns: Columns = {
+            "switching/C": C,
+            "switching/D": None if self.zeta is None else (self.zeta + rate * total) / T,
+            "switching/gain": gain,
+            "switching/round": None if switched < 0 else int(switched),
+        }
+        values = torch.tensor([T, total, C, switched, known, clients], dtype=torch.float64)
+        return columns, Curve(values, state.optimum)
+
+
+@value
+class SwitchingRule:
+    """The rule as a trigger: `stages((FedDyn(), SwitchingRule(zeta=50, warm_up=20)), FedAvg())`.
+
+    The stage ends after the first round that `Switching` names; `train` adds that probe by itself.
+    """
+
+    zeta: NonNegative
+    warm_up: int = 0
+    L: NonNegative = 0.0
+    reference: str = SERVER
+
+    @property
+    def probe(self) -> Switching:
+        """Return the probe whose columns the rule reads."""
+        return Switching(self.zeta, self.warm_up, self.L, self.reference)
+
+    def __call__(self, history: Sequence[Mapping[str, Any]]) -> bool:
+        """Tell whether the stage is over, from the rows so far."""
+        return bool(history) and history[-1].get("switching/round") is not None
+
+
+def _alpha(method: Algorithm) -> float | None:
+    """Return α of a method whose server keeps h, looking into wrappers."""
+    inner = getattr(method, "inner", None)
+    if inner is not None:
+        return _alpha(inner)
+    named = {name for name, _ in leaves(method.init(torch.zeros(1)))}
+    return getattr(method, "alpha", None) if "h" in named else None
+
+
+def _load(path: str, layout: Layout) -> Vector:
+    """Return the trainable parameters of a saved model as one vector."""
+    try:
+        tensors = load_file(Path(path))
+    except (OSError, SafetensorError) as problem:
+        raise ConfigError(f"switching: reference = {path!r}: cannot be read as a model: {problem}") from None
+    for name, shape in zip(layout.names, layout.shapes, strict=True):
+        if name not in tensors or tensors[name].shape != shape:
+            raise ConfigError(
+                f"switching: reference = {path!r} has no {name!r} of shape {tuple(shape)}: give a model of the "
+                "same kind, as the model.safetensors of a run"
+            )
+    return torch.cat([tensors[name].reshape(-1).double() for name in layout.names])

@@ -1,0 +1,176 @@
+"""Every bound under a name, as a function of one set of knobs: for tables and plots."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from fedkeel.theory import beyond_smoothness as bs
+from fedkeel.theory import fedinit as fi
+from fedkeel.theory import fedsagd as fs
+from fedkeel.theory.bound import Bound, Form
+
+
+@dataclass(frozen=True, kw_only=True)
+class Knobs:
+    """All that some bound depends on; the defaults are a small run within most theorems' conditions.
+
+    ``a``, ``b`` are FedInit's interpolation constants; those of Beyond smoothness begin with ``semi_``.
+    ``mu`` is the Polyak-Łojasiewicz constant, ``theta`` FedSAGD's Θ, ``c`` the rate of η = c/t.
+    """
+
+    T: int = 1000
+    K: int = 10
+    N: int = 10
+    C: int = 100
+    S: int = 100
+    beta: float = 0.0
+    eta: float = 1e-4
+    eta_g: float = 1.0
+    L: float = 10.0
+    D: float = 2.0
+    sigma_l2: float = 1.0
+    sigma_g2: float = 1.0
+    a: float = 1.0
+    b: float = 1.0
+    mu: float = 0.1
+    c: float = 0.01
+    L_G: float = 1.0
+    U: float = 5.0
+    theta: float = 2.0
+    epsilon: float = 0.5
+    gap_0: float = 2.0
+    semi_a: float = 0.0
+    semi_b: float = 5.0
+    semi_alpha: float = 0.0
+    semi_beta: float = 10.0
+    tau1: float = 0.5
+    tau2: float = 4.0
+
+    @property
+    def semi(self) -> bs.Constants:
+        """The constants of Beyond smoothness."""
+        return bs.Constants(
+            a=self.semi_a,
+            b=self.semi_b,
+            alpha=self.semi_alpha,
+            beta=self.semi_beta,
+            tau1=self.tau1,
+            tau2=self.tau2,
+            sigma2=self.sigma_l2,
+        )
+
+    @property
+    def steps(self) -> bs.Steps:
+        """The steps of Beyond smoothness."""
+        return bs.Steps(K=self.K, eta_l=self.eta, eta_g=self.eta_g)
+
+    @property
+    def run(self) -> fi.Run:
+        """The run of FedInit."""
+        return fi.Run(
+            beta=self.beta, eta=self.eta, K=self.K, N=self.N, C=self.C, T=self.T, L=self.L, D=self.D
+        )
+
+    @property
+    def sampling(self) -> fi.Sampling:
+        """The sampling of FedInit's Theorem 12."""
+        return fi.Sampling(N=self.N, C=self.C, S=self.S, K=self.K, T=self.T, c=self.c, L_G=self.L_G)
+
+    @property
+    def walks(self) -> fs.Run:
+        """The run of FedSAGD's Table 1."""
+        return fs.Run(theta=self.theta, eta_l=self.eta, K=self.K, T=self.T)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A bound in the catalogue: what it bounds, and which of T, K, N, β it depends on."""
+
+    what: str
+    depends: tuple[str, ...]
+    bound: Callable[[Knobs, Form], Bound]
+
+
+def _theorem_1(k: Knobs, form: Form) -> Bound:
+    return fi.theorem_1(k.run, sigma_l2=k.sigma_l2, sigma_g2=k.sigma_g2, form=form)
+
+
+def _theorem_4(k: Knobs, form: Form) -> Bound:
+    return fi.theorem_4(k.run, mu=k.mu, sigma_l2=k.sigma_l2, sigma_g2=k.sigma_g2, form=form)
+
+
+def _theorem_12(k: Knobs, form: Form) -> Bound:
+    return fi.theorem_12(
+        k.sampling, beta=k.beta, L=k.L, U=k.U, sigma_l=math.sqrt(max(k.sigma_l2, 0.0)), form=form
+    )
+
+
+def _theorem_17(k: Knobs, form: Form) -> Bound:
+    return fi.theorem_17(k.run, sigma_l2=k.sigma_l2, sigma_g2=k.sigma_g2, form=form)
+
+
+def _theorem_4_1(k: Knobs, form: Form) -> Bound:
+    steps = fs.Steps(K=k.K, eta_l=k.eta, eta=k.eta_g, s=k.N, m=k.C, beta=k.beta, lam=0.01, L=k.L)
+    return fs.theorem_4_1(steps, T=k.T, D_0=k.D, sigma_l2=k.sigma_l2, sigma_g2=k.sigma_g2, form=form)
+
+
+def _stability(method: str) -> Callable[[Knobs, Form], Bound]:
+    def bound(k: Knobs, form: Form) -> Bound:
+        return next(row for row in fs.table_1(k.walks, form=form) if row.method == method).over_rounds
+
+    return bound
+
+
+_RUN = ("T", "K", "N", "beta")
+_METHODS = tuple(row.method for row in fs.table_1(fs.Run(theta=1.0, eta_l=1e-3, K=1)))
+CATALOGUE: Mapping[str, Entry] = {
+    "beyond-4.7": Entry(
+        "Beyond smoothness, Theorem 4.7: loss after T rounds",
+        ("T", "K"),
+        lambda k, form: bs.theorem_4_7(k.semi, k.steps, gap_0=k.gap_0, r=k.T, form=form),
+    ),
+    "beyond-4.8": Entry(
+        "Beyond smoothness, Corollary 4.8: rounds to a loss of epsilon",
+        ("K",),
+        lambda k, form: bs.corollary_4_8(k.semi, k.steps, gap_0=k.gap_0, epsilon=k.epsilon, form=form),
+    ),
+    "beyond-5.2": Entry(
+        "Beyond smoothness, Section 5.2: loss after T rounds without noise",
+        ("T", "K"),
+        lambda k, form: bs.deterministic(k.semi, k.steps, gap_0=k.gap_0, r=k.T, form=form),
+    ),
+    "beyond-drift": Entry(
+        "Beyond smoothness, Lemma 6.3: drift of the local walks at the first loss",
+        ("K",),
+        lambda k, form: bs.drift(k.semi, k.steps, loss=k.gap_0, form=form),
+    ),
+    "fedinit-1": Entry("FedInit, Theorem 1: mean ‖∇f‖² over T rounds", _RUN, _theorem_1),
+    "fedinit-4": Entry("FedInit, Theorem 4: f − f* after T rounds, PL", _RUN, _theorem_4),
+    "fedinit-6": Entry(
+        "FedInit, Theorem 6: mean ‖∇f‖² over T rounds, interpolation",
+        _RUN,
+        lambda k, form: fi.theorem_6(k.run, a=k.a, b=k.b, form=form),
+    ),
+    "fedinit-9": Entry(
+        "FedInit, Theorem 9: f − f* after T rounds, interpolation and PL",
+        _RUN,
+        lambda k, form: fi.theorem_9(k.run, mu=k.mu, a=k.a, b=k.b, form=form),
+    ),
+    "fedinit-12": Entry("FedInit, Theorem 12: generalisation error, η = c/t", _RUN, _theorem_12),
+    "fedinit-17": Entry("FedInit, Theorem 17: mean divergence over T rounds", _RUN, _theorem_17),
+    "fedinit-19": Entry(
+        "FedInit, Theorem 19: mean divergence over T rounds, interpolation",
+        _RUN,
+        lambda k, form: fi.theorem_19(k.run, a=k.a, b=k.b, form=form),
+    ),
+    "fedsagd-4.1": Entry("FedSAGD, Theorem 4.1: order of mean ‖∇f(z)‖²", _RUN, _theorem_4_1),
+    **{
+        f"stability-{method.lower()}": Entry(
+            f"FedSAGD, Table 1: ‖x_T − x_T'‖ of {method}, one client replaced", ("T", "K"), _stability(method)
+        )
+        for method in _METHODS
+    },
+}
+"""The bounds by name."""
