@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ SOURCE = Path(fedkeel.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
 
 
+@cache
 def imports(path: Path) -> set[str]:
     """Return the modules a file imports, anywhere in it."""
     found: set[str] = set()
@@ -54,6 +56,11 @@ def test_methods_know_the_contract_and_nothing_else() -> None:
 def test_engines_know_no_method() -> None:
     for path in within("engines"):
         assert not any(name.startswith("fedkeel.methods") for name in imports(path)), path
+
+
+def test_probes_know_no_engine() -> None:
+    for path in within("probes"):
+        assert not any(name.startswith("fedkeel.engines") for name in imports(path)), path
 
 
 def test_the_contract_stands_alone() -> None:

@@ -2,7 +2,7 @@
 
 __version__ = "0.1.0"
 
-from fedkeel import data, models
+from fedkeel import data, models, probes
 from fedkeel.algorithm import Algorithm, Cohort, Momentum, Objective, Plan, Sharp, Walk, method
 from fedkeel.data import (
     IID,
@@ -53,6 +53,7 @@ from fedkeel.methods import (
     sharp,
     stages,
 )
+from fedkeel.probes import SwitchingRule
 from fedkeel.reducers import Mean, Median
 from fedkeel.runner import Result, train
 from fedkeel.task import Task, accuracy
@@ -111,6 +112,7 @@ __all__ = [
     "Sharp",
     "Stopped",
     "StorageError",
+    "SwitchingRule",
     "Task",
     "TooFewClients",
     "Vector",
@@ -120,6 +122,7 @@ __all__ = [
     "data",
     "method",
     "models",
+    "probes",
     "relaxed",
     "sharp",
     "stages",

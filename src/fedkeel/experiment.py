@@ -20,7 +20,7 @@ from fedkeel.algorithm import Algorithm
 from fedkeel.data import Federation, load
 from fedkeel.engines import ENGINES
 from fedkeel.errors import ConfigError, DataError, FedkeelError, did_you_mean
-from fedkeel.expression import parse_method, parse_schedule, parse_split
+from fedkeel.expression import parse_method, parse_probe, parse_schedule, parse_split
 from fedkeel.methods import Stages
 from fedkeel.runner import Result
 from fedkeel.runner import train as train_with
@@ -103,6 +103,7 @@ class Experiment(BaseModel):
     workers: Count | None = None
     device: str = "cpu"
     target: Annotated[float, Field(gt=0, le=1)] | None = None
+    probes: list[str] = Field(default_factory=list)
     data: DataSettings = DataSettings()
     model: ModelSettings = ModelSettings()
     work: Annotated[Work, BeforeValidator(_read_work)] = _WORK
@@ -112,6 +113,13 @@ class Experiment(BaseModel):
     def _reads(cls, method: str) -> str:
         parse_method(method)
         return method
+
+    @field_validator("probes")
+    @classmethod
+    def _read(cls, probes: list[str]) -> list[str]:
+        for probe in probes:
+            parse_probe(probe)
+        return probes
 
     @field_validator("engine")
     @classmethod
@@ -166,6 +174,8 @@ class Experiment(BaseModel):
         table["work"] = _plain({knob.name: getattr(self.work, knob.name) for knob in knobs})
         if self.work.schedule is not None:
             table["work"]["schedule"] = repr(self.work.schedule)
+        if not table["probes"]:
+            del table["probes"]
         if not table["data"]["options"]:
             del table["data"]["options"]
         table["work"].setdefault("batch_size", ALL)
@@ -233,6 +243,7 @@ class Experiment(BaseModel):
             threads=self.threads,
             workers=self.workers,
             device=self.device,
+            probes=[parse_probe(probe) for probe in self.probes],
             callback=callback,
             experiment=self.table(),
         )

@@ -77,11 +77,24 @@ def parse_schedule(text: str) -> Any:
     return parse(text, schedule_names(), kind="schedule")
 
 
+def parse_probe(text: str) -> Any:
+    """Return the probe that a text describes."""
+    return parse(text, probe_names(), kind="probe")
+
+
 def method_names() -> Names:
     """Return what may stand in a method's expression."""
     from fedkeel.methods import METHODS, Adaptive, Decayed, relaxed, sharp, stages  # noqa: PLC0415
+    from fedkeel.probes import SwitchingRule  # noqa: PLC0415
 
-    return _by_name((*METHODS, relaxed, sharp, stages, Adaptive, Decayed))
+    return _by_name((*METHODS, relaxed, sharp, stages, Adaptive, Decayed, SwitchingRule))
+
+
+def probe_names() -> Names:
+    """Return what may stand in a probe's expression."""
+    from fedkeel.probes import PROBES  # noqa: PLC0415
+
+    return _by_name(PROBES)
 
 
 def split_names() -> Names:

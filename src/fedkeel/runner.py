@@ -7,7 +7,7 @@ import platform
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +22,8 @@ import fedkeel
 from fedkeel.algorithm import Algorithm
 from fedkeel.checkpoints import Checkpoints, Loaded
 from fedkeel.data.federation import Federation
-from fedkeel.engines import ENGINES, choose
-from fedkeel.engines.contract import Setting
+from fedkeel.engines import ENGINES, choose, settle
+from fedkeel.engines.contract import Prospect, Setting
 from fedkeel.engines.processes.mainmodule import refuse_unguarded
 from fedkeel.errors import ConfigError, Diverged, Stopped, StorageError, did_you_mean
 from fedkeel.interrupts import uninterrupted
@@ -31,6 +31,7 @@ from fedkeel.methods.relaxed import Relaxed
 from fedkeel.methods.stages import Stages, as_stages
 from fedkeel.oracle import Oracle
 from fedkeel.preflight import check
+from fedkeel.probes.base import Probe
 from fedkeel.records import Record, leaves, rebuild
 from fedkeel.reducers import Mean, Reducer
 from fedkeel.runs import RunDirectory, read_manifest, storage, write_durably
@@ -39,6 +40,7 @@ from fedkeel.store import Store
 from fedkeel.task import Task
 from fedkeel.tomlfile import dump
 from fedkeel.training import Loop, Row, Session, State, begin
+from fedkeel.watching import assemble, engine_for
 from fedkeel.work import Work
 
 _CHECKPOINT_SECONDS = 20.0
@@ -84,6 +86,7 @@ def train(
     threads: int | None = None,
     workers: int | None = None,
     device: str | torch.device = "cpu",
+    probes: Sequence[Probe] = (),
     callback: Callable[[Row], None] | None = None,
     experiment: Mapping[str, Any] | None = None,
 ) -> Result:
@@ -97,7 +100,7 @@ def train(
         cohort: clients a round: a count (int) or a fraction (float).
         work: a client's local work.
         seed: all randomness of the run comes from here; no global state is read or left changed.
-        engine: "auto", "serial" or "processes".
+        engine: "serial", "stacked", "stacked-uncompiled", "processes", or "auto" to take what suits the run.
         run_dir: where to keep the run; without it nothing is written.
         resume: go on from what `run_dir` holds, or start where it holds nothing.
         sampling: "fixed" draws exactly the cohort, "bernoulli" each client with that probability.
@@ -108,6 +111,7 @@ def train(
         threads: threads of a local step; by default from the size of a step.
         workers: processes of the engine "processes"; by default one a core.
         device: where the model and its vectors live.
+        probes: diagnostics beside the ones that are always on, as in `[fk.probes.Divergence(every=5)]`.
         callback: called with each round's row.
         experiment: what `experiment.toml` shall hold, where the run comes from a file.
     """
@@ -135,6 +139,7 @@ def train(
         threads=threads,
         workers=workers,
         device=device,
+        probes=probes,
     )
     with closing(session.loop.engine):
         if run_dir is None:
@@ -171,6 +176,7 @@ def open_session(
     threads: int | None = None,
     workers: int | None = None,
     device: str | torch.device = "cpu",
+    probes: Sequence[Probe] = (),
 ) -> Session:
     """Check everything and return a session before its first round; `session.rounds()` plays it.
 
@@ -190,9 +196,12 @@ def open_session(
     oracle = Oracle(task, setting.device)
     check(setting, oracle)
     _warn_of_growth(given, drawn)
-    worker = choose(engine, setting, oracle, threads, workers)
+    panel = assemble(probes, given, setting, oracle, uniform=drawn.weights is None)
+    prospect = Prospect(rounds, drawn.size)
+    choice = settle(engine_for(engine, panel), setting, oracle, threads, prospect)
+    worker = choose(choice, setting, oracle, prospect, workers)
     stages = given.fixed(rounds)
-    loop = Loop(setting, stages, drawn, reducer or Mean(), rounds, eval_every, worker, oracle)
+    loop = Loop(setting, stages, drawn, reducer or Mean(), rounds, eval_every, worker, oracle, panel, choice)
     return Session(loop, begin(loop), Store(), [])
 
 
@@ -242,6 +251,7 @@ class _Keeper:
             "x0": state.x0,
             "buffers": state.buffers,
             **{f"server.{name}": tensor for name, tensor in leaves(state.server)},
+            **{f"probes.{name}": tensor for name, tensor in leaves(state.probes)},
         }
         with uninterrupted():
             self.directory.sync_rows()
@@ -283,13 +293,19 @@ def _unpack(session: Session, loaded: Loaded) -> State:
     tensors = {name: tensor.to(loop.setting.device) for name, tensor in loaded.tensors.items()}
     method = loop.stages.parts[values["stage"]].method
     x0 = tensors["x0"]
-    named = {n.removeprefix("server."): t for n, t in tensors.items() if n.startswith("server.")}
-    server, template = rebuild(method.init(x0), named), method.enlist(x0)
+    server = rebuild(method.init(x0), _below("server.", tensors))
+    begun = loop.panel.begin(x0, loop.oracle.layout)
+    probes = rebuild(begun, {**dict(leaves(begun)), **_below("probes.", tensors)})
+    templates = method.enlist(x0), loop.panel.enlist(probes)
     for client, memory in loaded.memories:
         placed = {name: tensor.to(loop.setting.device) for name, tensor in memory.items()}
-        session.store.commit({client: rebuild(template, placed)})
+        session.store.commit({client: loop.panel.restored(*templates, placed)})
     session.store.settle()
-    return State(values["round"], values["stage"], x0, server, tensors["buffers"])
+    return State(values["round"], values["stage"], x0, server, tensors["buffers"], probes)
+
+
+def _below(prefix: str, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {n.removeprefix(prefix): tensor for n, tensor in tensors.items() if n.startswith(prefix)}
 
 
 def _result(session: Session, manifest: Mapping[str, Any], directory: RunDirectory | None) -> Result:
@@ -301,7 +317,8 @@ def _result(session: Session, manifest: Mapping[str, Any], directory: RunDirecto
             tensors = {name: t.detach().cpu().clone() for name, t in model.state_dict().items()}
             write_durably(directory.path / "model.safetensors", save(tensors))
     place = None if directory is None else directory.path
-    return Result(session.history, model, state.server, session.store, manifest, place)
+    memories = loop.panel.memories(session.store)
+    return Result(session.history, model, state.server, memories, manifest, place)
 
 
 def _manifest(loop: Loop, given: Stages, cohort: int | float) -> dict[str, Any]:
@@ -310,7 +327,7 @@ def _manifest(loop: Loop, given: Stages, cohort: int | float) -> dict[str, Any]:
     initial = hashlib.sha256(loop.oracle.point.cpu().numpy().tobytes())
     initial.update(loop.oracle.buffers.cpu().numpy().tobytes())
     algorithm: Algorithm | Stages = given if len(given.parts) > 1 else given.parts[0].method
-    identity = {
+    identity: dict[str, Any] = {
         "task": {**task.describe(), "initial": initial.hexdigest()},
         "federation": federation.fingerprint(),
         "algorithm": repr(algorithm),
@@ -323,6 +340,8 @@ def _manifest(loop: Loop, given: Stages, cohort: int | float) -> dict[str, Any]:
         "eval_every": loop.eval_every,
         "device": loop.setting.device.type,
     }
+    if loop.panel.asked:
+        identity["probes"] = [repr(probe) for probe in loop.panel.asked]
     if given.needs_horizon or loop.setting.work.needs_horizon:
         identity["rounds"] = loop.rounds
     return {
@@ -330,6 +349,7 @@ def _manifest(loop: Loop, given: Stages, cohort: int | float) -> dict[str, Any]:
         "rounds": loop.rounds,
         "engine": loop.engine.name,
         "threads": loop.engine.threads,
+        "engine_choice": None if loop.choice is None else loop.choice.describe(),
         "data": {
             **federation.origin,
             "clients": len(federation),

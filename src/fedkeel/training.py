@@ -7,12 +7,15 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from fedkeel.engines.contract import Engine, Order, Setting
+from fedkeel.data.federation import Batch
+from fedkeel.engines.contract import Choice, Engine, Order, Setting
 from fedkeel.engines.serial import threads
 from fedkeel.errors import Diverged
 from fedkeel.interrupts import uninterrupted
 from fedkeel.methods.stages import Stages
 from fedkeel.oracle import Oracle
+from fedkeel.probes.base import RoundView, Several
+from fedkeel.probes.watch import Apart, Panel
 from fedkeel.records import Record, nbytes
 from fedkeel.reducers import Reducer
 from fedkeel.sampling import Population
@@ -30,6 +33,7 @@ class State(NamedTuple):
     x0: Vector
     server: Record
     buffers: Vector
+    probes: Several = Several()
 
 
 class Loop(NamedTuple):
@@ -43,12 +47,15 @@ class Loop(NamedTuple):
     eval_every: int
     engine: Engine
     oracle: Oracle
+    panel: Panel = Panel()
+    choice: Choice | None = None
 
 
 def begin(loop: Loop) -> State:
     """Return the state before the first round."""
     x, buffers = loop.oracle.point.clone(), loop.oracle.buffers.clone()
-    return State(0, 0, x, loop.stages.parts[0].method.init(x), buffers)
+    probes = loop.panel.begin(x, loop.oracle.layout)
+    return State(0, 0, x, loop.stages.parts[0].method.init(x), buffers, probes)
 
 
 class Session:
@@ -82,20 +89,25 @@ class Session:
                 continue
             x = next(iter(stages.parts[stage].method.models(self.state.server).values()))
             server = stages.parts[stage + 1].method.init(x)
-            self.state = self.state._replace(stage=stage + 1, x0=x, server=server)
+            notes, probes = self.loop.panel.notes_of(self.store), self.loop.panel.renew(self.state.probes)
+            self.state = self.state._replace(stage=stage + 1, x0=x, server=server, probes=probes)
             self.store.clear()
+            self.store.commit(notes)
 
 
 def play(loop: Loop, state: State, store: Mapping[int, Record]) -> tuple[State, Row, dict[int, Record]]:
     """Play one round: return the next state, the round's row and the cohort's new memories."""
     algorithm = loop.stages.parts[state.stage].method
     clients = loop.population.draw(state.round)
-    memories = [store[i] if i in store else algorithm.enlist(state.x0) for i in clients]
+    panel, watch = loop.panel, loop.panel.watch(state.probes, state.round, loop.rounds)
+    stored = [store.get(i) for i in clients]
+    memories = panel.hand_out(watch, state.probes, stored, lambda: algorithm.enlist(state.x0))
     lr = loop.setting.work.rate(state.round, loop.rounds)
     down = algorithm.broadcast(state.server)
     weights = loop.population.weigh(clients)
-    order = Order(algorithm, state.round, lr, down, state.buffers, clients, weights)
-    harvest = loop.engine.run(order, memories, loop.reducer)
+    order = Order(algorithm, state.round, lr, down, state.buffers, clients, weights, watch)
+    harvest = loop.engine.run(order, memories, loop.reducer if watch is None else Apart(loop.reducer))
+    plain, renewed = panel.take_in(watch, harvest.memories)
     cohort = loop.population.cohort(state.round, loop.rounds, clients)
     server = algorithm.aggregate(state.server, harvest.upload.up, cohort)
     following = State(state.round + 1, state.stage, state.x0, server, harvest.upload.buffers)
@@ -112,8 +124,32 @@ def play(loop: Loop, state: State, store: Mapping[int, Record]) -> tuple[State, 
         "bytes_up": harvest.bytes_up,
     }
     _check(row, state.round)
-    kept = {client: memory for client, memory in zip(clients, harvest.memories, strict=True) if memory}
-    return following, row, kept
+    seen = RoundView(
+        round=state.round,
+        rounds=loop.rounds,
+        stage=state.stage,
+        algorithm=algorithm,
+        clients=clients,
+        population=loop.population.clients,
+        down=down,
+        before=state.server,
+        after=server,
+        measures=harvest.upload.measures,
+        memories=plain,
+        passes=harvest.passes,
+        row=row,
+        federation=loop.setting.federation,
+        layout=loop.oracle.layout,
+        evaluate=lambda vector, data: _judge(loop, vector, following.buffers, data),
+    )
+    columns, probes = panel.report(state.probes, seen)
+    kept = {client: memory for client, memory in zip(clients, renewed, strict=True) if memory}
+    return following._replace(probes=probes), row | columns, kept
+
+
+def _judge(loop: Loop, vector: Vector, buffers: Vector, data: Batch) -> dict[str, float]:
+    """Return loss and metrics of a model on samples."""
+    return loop.oracle.evaluate(vector, buffers, data, loop.setting.federation.prepare)
 
 
 def _evaluate(loop: Loop, state: State) -> Row:
@@ -126,7 +162,7 @@ def _evaluate(loop: Loop, state: State) -> Row:
     data = federation.everything if federation.test is None else federation.test
     models = loop.stages.parts[state.stage].method.models(state.server)
     for place, (name, vector) in enumerate(models.items()):
-        found = loop.oracle.evaluate(vector, state.buffers, data, federation.prepare)
+        found = _judge(loop, vector, state.buffers, data)
         row |= {key if place == 0 else f"{key}/{name}": value for key, value in found.items()}
     return row
 

@@ -38,6 +38,7 @@ def take(
     batches: Iterable[Batch],
     pace: Pace,
     full_gradient: Callable[[Vector], Vector],
+    *,
     trace: Callable[[Vector], None] | None = None,
 ) -> Taken:
     """Walk as planned over the given minibatches; `trace` is shown the point before every step.

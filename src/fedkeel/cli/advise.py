@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedkeel.cli import options as opt
-from fedkeel.cli.advise_page import Page, as_json_value, print_page
-from fedkeel.cli.advise_progress import Steps
+from fedkeel.cli.advise_page import Page, Seen, as_json_value, print_page
+from fedkeel.cli.advise_progress import Stages
 from fedkeel.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -121,17 +121,17 @@ def _check(epsilon: float | None, beta: float | None, alpha: float) -> None:
         raise ConfigError(f"--alpha {alpha:g}: give a number above 0")
 
 
-def read_stability(path: Path | None) -> dict[str, float]:
-    """Read measured discrepancies: {"FedAvg": 0.12, …}, also below "methods".
+def read_stability(path: Path | None) -> dict[str, Seen]:
+    """Read measured discrepancies by method, as {"FedAvg": 0.12, …}, also below "methods".
 
-    A value may be a number, a curve over rounds (its last number counts), or a table with "discrepancy".
+    A value is a number (after as many rounds as the run has), a curve over rounds from 0 on, or a table with
+    one of these under "discrepancy" or "mean", as the stability study gives.
     """
     if path is None:
         return {}
     try:
         table = json.loads(path.read_text())
-        table = table.get("methods", table)
-        return {str(name): _last(entry) for name, entry in table.items()}
+        return {str(name): _seen(entry) for name, entry in table.get("methods", table).items()}
     except FileNotFoundError:
         raise ConfigError(f"--stability {path}: there is no such file") from None
     except (OSError, ValueError, TypeError, AttributeError, KeyError, IndexError) as problem:
@@ -140,20 +140,20 @@ def read_stability(path: Path | None) -> dict[str, float]:
         ) from None
 
 
-def _last(entry: Any) -> float:
+def _seen(entry: Any) -> Seen:
     if isinstance(entry, dict):
-        entry = entry["discrepancy"]
-    number = float(entry[-1] if isinstance(entry, list) else entry)
-    if not (math.isfinite(number) and number >= 0):
-        raise ValueError(f"a discrepancy of {number}")
-    return number
+        entry = entry["discrepancy"] if "discrepancy" in entry else entry["mean"]
+    value = float(entry[-1] if isinstance(entry, list) else entry)
+    if not (math.isfinite(value) and value >= 0):
+        raise ValueError(f"a discrepancy of {value}")
+    return Seen(value, max(1, len(entry) - 1) if isinstance(entry, list) else None)
 
 
 def _study(experiment: Experiment, effort: Any, *, quiet: bool) -> Findings:
     from fedkeel.studies.constants import study  # noqa: PLC0415  heavy
 
     federation = experiment.federation()
-    with Steps(stderr=quiet) as steps:
+    with Stages(stderr=quiet) as stages:
         return study(
             experiment.task(federation),
             federation,
@@ -165,7 +165,7 @@ def _study(experiment: Experiment, effort: Any, *, quiet: bool) -> Findings:
             weighting=experiment.weighting,
             device=experiment.device,
             effort=effort,
-            progress=steps.tell,
+            progress=stages.tell,
         )
 
 
@@ -174,6 +174,7 @@ def _given(
 ) -> Given:
     """Put the run and its constants together; what a calculator refuses is an error of the settings."""
     from fedkeel.theory.advice import Given  # noqa: PLC0415
+    from fedkeel.theory.beyond_smoothness import Steps  # noqa: PLC0415
 
     server, relaxation = _knobs(experiment)
     chosen = relaxation if beta is None else beta
@@ -181,9 +182,11 @@ def _given(
     usable = all(math.isfinite(x) and x > 0 for x in inter)
     try:
         return Given(
-            **{name: found[name] for name in ("L", "L_G", "sigma_l2", "sigma_g2", "Phi", "D", "U")},
+            **{name: found[name] for name in ("L", "L_G", "sigma_l2", "sigma_g2", "Phi", "U")},
+            D=found.estimates["D"].high,  # f* is below the best of a short pilot
             gap_0=found.start_loss,
             semi=found.fit.constants,
+            semi_here=found.fit.at(Steps(K=found.K, eta_l=experiment.work.lr, eta_g=server)),
             inter=inter if usable else None,
             K=found.K,
             N=found.cohort,
@@ -203,10 +206,10 @@ def _given(
 
 def _knobs(experiment: Experiment) -> tuple[float, float | None]:
     """Return the server's step of FedAvg-like methods, and β where the method is relaxed."""
-    from fedkeel.methods import SCAFFOLD, FedAvg, Relaxed, Stages  # noqa: PLC0415
+    from fedkeel.methods import SCAFFOLD, FedAvg, Relaxed  # noqa: PLC0415
+    from fedkeel.methods.stages import as_stages  # noqa: PLC0415
 
-    method = experiment.algorithm()
-    method = method.parts[0].method if isinstance(method, Stages) else method
+    method = as_stages(experiment.algorithm()).parts[0].method
     beta = None
     if isinstance(method, Relaxed):
         beta = method.beta if isinstance(method.beta, float) else method.beta.beta

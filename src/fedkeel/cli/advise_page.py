@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedkeel.cli.display import console, plain_table
@@ -36,10 +37,18 @@ _SYMBOLS = {
 }
 
 
+class Seen(NamedTuple):
+    """A measured discrepancy, and after how many rounds; None: as many as the run has."""
+
+    value: float
+    rounds: int | None
+
+
 class Bounded(NamedTuple):
-    """A method's stability bound (inf: void), why it is void, and what was measured."""
+    """A method's stability bound after some rounds (inf: void), why it is void, and what was measured."""
 
     method: str
+    rounds: int
     bound: float
     reason: str
     measured: float | None
@@ -61,7 +70,7 @@ class Page(NamedTuple):
     partings: tuple[str, ...]
 
     @classmethod
-    def of(cls, experiment: Experiment, found: Findings, given: Given, measured: dict[str, float]) -> Page:
+    def of(cls, experiment: Experiment, found: Findings, given: Given, measured: dict[str, Seen]) -> Page:
         """Ask every calculator."""
         from fedkeel.theory import advice  # noqa: PLC0415  heavy
 
@@ -85,17 +94,23 @@ class Page(NamedTuple):
         )
 
 
-def _stability(given: Given, measured: dict[str, float]) -> tuple[Bounded, ...]:
-    """Stand what was measured beside Table 1; methods without a row come last."""
+def _stability(given: Given, measured: dict[str, Seen]) -> tuple[Bounded, ...]:
+    """Stand what was measured beside Table 1, after as many rounds; methods without a row come last."""
     from fedkeel.theory.fedsagd import table_1  # noqa: PLC0415
 
-    left = {name.lower(): (name, value) for name, value in measured.items()}
+    run = given.stability_run
+    left = {name.partition("(")[0].strip().lower(): (name, seen) for name, seen in measured.items()}
     rows = []
-    for row in table_1(given.stability_run):
+    for place, row in enumerate(table_1(run)):
         _, seen = left.pop(row.method.lower(), ("", None))
-        reason = "; ".join(f"{c.name} is {c.verdict}" for c in row.over_rounds.violated)
-        rows.append(Bounded(row.method, row.over_rounds.guaranteed, reason, seen))
-    rows += [Bounded(name, math.inf, "not in Table 1", seen) for name, seen in left.values()]
+        rounds = given.T if seen is None or seen.rounds is None else seen.rounds
+        bound = table_1(replace(run, T=rounds))[place].over_rounds
+        reason = "; ".join(f"{c.name} is {c.verdict}" for c in bound.violated)
+        rows.append(
+            Bounded(row.method, rounds, bound.guaranteed, reason, None if seen is None else seen.value)
+        )
+    for name, (value, after) in left.values():
+        rows.append(Bounded(name, after or given.T, math.inf, "not in Table 1", value))
     return tuple(rows)
 
 
@@ -134,9 +149,7 @@ def print_page(page: Page) -> None:
     head("Conditions")
     for line in _conditions(page.verdicts):
         say(line)
-    head(
-        f"Stability: ‖x_T − x_T'‖ after {page.given.T} rounds, Θ = {page.given.theta:.3g} (FedSAGD, Table 1)"
-    )
+    head(f"Stability: ‖x_T − x_T'‖ with one client replaced, Θ = {page.given.theta:.3g} (FedSAGD, Table 1)")
     screen.print(_bounds_table(page.stability))
     head("Where theory and practice part company")
     for sentence in page.partings:
@@ -234,13 +247,14 @@ def _bounds_table(rows: tuple[Bounded, ...]) -> Any:
     shown = [
         (
             row.method,
+            str(row.rounds),
             _number(row.bound) if math.isfinite(row.bound) else "—",
             "—" if row.measured is None else _number(row.measured),
             row.reason or _compared(row),
         )
         for row in rows
     ]
-    table = plain_table(("method", "bound", "measured", ""), shown)
+    table = plain_table(("method", "rounds", "bound", "measured", ""), shown)
     table.columns[-1].justify = "left"
     return table
 

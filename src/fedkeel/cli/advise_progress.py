@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from fedkeel.cli.display import console
 
 
-class Steps:
+class Stages:
     """Shows the stages of a study as they come; `stderr` keeps stdout free for JSON."""
 
     def __init__(self, *, stderr: bool = False) -> None:

@@ -43,6 +43,14 @@ Engine = Annotated[
 ]
 EvalEvery = Annotated[int | None, typer.Option(help="Rounds between evaluations.", rich_help_panel=_RUN)]
 Target = Annotated[float | None, typer.Option(help="Accuracy to reach, as 0.9.", rich_help_panel=_RUN)]
+Probes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--probe",
+        help='Diagnostic, as divergence or "diversity(every=5)"; repeatable.',
+        rich_help_panel=_RUN,
+    ),
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Any setting, as work.lr=0.1; repeatable."),
@@ -70,6 +78,7 @@ _KEYS = {
     "engine": "engine",
     "eval_every": "eval_every",
     "target": "target",
+    "probes": "probes",
 }
 _READ_AS_TOML = ("cohort", "batch_size")
 

@@ -62,6 +62,7 @@ def run(
     engine: opt.Engine = None,
     eval_every: opt.EvalEvery = None,
     target: opt.Target = None,
+    probes: opt.Probes = None,
     settings: opt.Settings = None,
     out: opt.Out = None,
     as_json: opt.Json = False,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
@@ -26,6 +27,33 @@ class Setting(NamedTuple):
     work: Work
     seed: int
     device: torch.device
+
+
+class Prospect(NamedTuple):
+    """How much there is to do: rounds, and clients a round."""
+
+    rounds: int
+    cohort: int
+
+
+class Choice(NamedTuple):
+    """An engine on a number of threads, and why it was chosen.
+
+    `figures` holds microseconds a step of one client for each engine, or the reason why there are none.
+    """
+
+    engine: str
+    threads: int | None = None
+    reason: str = "as asked"
+    figures: Mapping[str, float | str] = MappingProxyType({})
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a manifest says of the choice."""
+        return {"reason": self.reason, "microseconds_a_step": dict(self.figures)}
+
+
+class Unsuited(Exception):
+    """An engine cannot run this task; the message says why."""
 
 
 class Order(NamedTuple):

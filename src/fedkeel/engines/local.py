@@ -12,7 +12,7 @@ from fedkeel.data.federation import Batch
 from fedkeel.engines.contract import Answer, Order, Setting, Upload
 from fedkeel.errors import Diverged
 from fedkeel.oracle import Oracle
-from fedkeel.probes.base import ClientView, Kept, Passes
+from fedkeel.probes.base import ClientView, Kept, Passes, Several
 from fedkeel.records import Record, nbytes
 from fedkeel.streams import Stream
 from fedkeel.vector import Vector
@@ -36,7 +36,7 @@ def minibatches(setting: Setting, round: int, client: int) -> list[np.ndarray]:
 def answer(setting: Setting, oracle: Oracle, order: Order, client: int, memory: Record) -> Answer:
     """Let one client do its round, and show it to the probes that asked."""
     algorithm, work, watch = order.algorithm, setting.work, order.watch
-    notes, path, counted = None, None, (oracle.gradients, oracle.forwards)
+    notes, path, counted = Several(), None, (oracle.gradients, oracle.forwards)
     if watch is not None:
         (memory, notes), path = memory, watch.path(order.down.x)
     plan = algorithm.plan(order.down, memory)

@@ -64,10 +64,14 @@ def first_batch(setting: Setting, limit: int) -> Batch:
 
 def sensible_threads(setting: Setting, oracle: Oracle) -> int:
     """Return how many threads a step deserves, from its operations; the same on every run."""
+    return torch.get_num_threads() if step_flops(setting, oracle) > _FLOPS_WORTH_THREADS else 1
+
+
+def step_flops(setting: Setting, oracle: Oracle) -> float:
+    """Return about how many operations a client's step takes."""
     size = setting.work.batch_size or int(setting.federation.sizes[0])
     inputs, _ = oracle.place(first_batch(setting, limit=2))
-    flops = forward_flops(oracle.still, inputs) / len(inputs) * size * 3  # forward, and twice that backward
-    return torch.get_num_threads() if flops > _FLOPS_WORTH_THREADS else 1
+    return forward_flops(oracle.still, inputs) / len(inputs) * size * 3  # forward, and twice that backward
 
 
 def forward_flops(module: nn.Module, inputs: Tensor) -> float:

@@ -28,6 +28,7 @@ class Several(tuple[Record, ...]):
     __slots__ = ()
 
     def __new__(cls, *parts: Record) -> Several:
+        """Take the records one by one."""
         return super().__new__(cls, parts)
 
     def __getnewargs__(self) -> tuple[Any, ...]:
@@ -39,7 +40,7 @@ class Several(tuple[Record, ...]):
 
 
 class Kept(NamedTuple):
-    """What a client keeps where probes take notes: the method's memory (None: it never took part) and theirs."""
+    """What a client keeps where probes take notes: the method's memory (None: none yet), and theirs."""
 
     method: Record
     notes: Record
@@ -49,8 +50,8 @@ class ClientView(NamedTuple):
     """A client's round, as the client part of a probe sees it.
 
     `x` is the broadcast model, `before` and `after` the method's memory, `path2` the sum of ‖y_k − x‖² over
-    the points that the steps were taken at (None where no probe traces), `gradient` the client's full gradient
-    at any vector.
+    the points that the steps were taken at (None where no probe traces), `gradient` the client's full
+    gradient at any vector.
     """
 
     client: int
@@ -80,8 +81,8 @@ class Passes(NamedTuple):
 class RoundView(NamedTuple):
     """A finished round, as the server part of a probe sees it.
 
-    `measures` is the cohort's mean of what the probe's client part gave; `memories` are the method's, by drawn
-    position; `row` holds what the round has reported so far; `evaluate` judges a vector on samples.
+    `measures` is the cohort's mean of what the probe's client part gave; `memories` are the method's, by
+    drawn position; `row` holds what the round has reported so far; `evaluate` judges a vector on samples.
     """
 
     round: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,16 +20,16 @@ _TINY = 1e-300
 
 
 class Note(NamedTuple):
-    """A client's last unit move, the sum of all, their number; at chosen rounds the move itself, row by row."""
+    """A client's last unit move, the sum of all, their number; the whole moves of chosen rounds as rows."""
 
     last: Vector
     total: Vector
-    count: Vector
+    seen: Vector
     marks: Tensor
 
 
 class Alike(NamedTuple):
-    """Cosines with the move before, with all earlier ones, and whether there are any; the same a chosen round."""
+    """Cosines with the move before, with all earlier ones, and whether there are any; with chosen rounds'."""
 
     previous: Vector
     earlier: Vector
@@ -54,9 +54,9 @@ class Cosine(Probe):
     size: Count = 4096
     every: Count = 1
 
-    always: ClassVar[bool] = True
-    at_clients: ClassVar[bool] = True
-    keeps: ClassVar[bool] = True
+    always = True
+    at_clients = True
+    keeps = True
 
     def names(self, layout: Layout) -> tuple[str, ...]:
         """Return its columns."""
@@ -77,11 +77,11 @@ class Cosine(Probe):
         """Compare the move with those before it, and note it."""
         move = view.move.cpu()
         now = _unit(sketch(move, self.size))
-        has = float(notes.count) > 0
+        has = float(notes.seen) > 0
         marks = notes.marks
         alike = Alike(
             _cosine(now, notes.last) if has else number(0),
-            torch.dot(now, notes.total.double()).reshape(1) / notes.count if has else number(0),
+            torch.dot(now, notes.total.double()).reshape(1) / notes.seen if has else number(0),
             number(has),
             torch.cat([_cosine(move, mark) for mark in marks]) if len(marks) else number(0),
             (marks != 0).any(1).double() if len(marks) else number(0),
@@ -90,7 +90,7 @@ class Cosine(Probe):
             marks = marks.clone()
             marks[self.exact.index(view.round)] = move
         short = now.float()
-        return alike, Note(short, notes.total + short, notes.count + 1, marks)
+        return alike, Note(short, notes.total + short, notes.seen + 1, marks)
 
     def report(self, state: Record, seen: RoundView) -> tuple[Columns, Record]:
         """Average over the clients that took part before."""
@@ -108,7 +108,7 @@ class Cosine(Probe):
 
 
 def sketch(vector: Vector, size: int) -> Vector:
-    """Return a vector in `size` numbers such that inner products are kept up to about 1/√size of the norms."""
+    """Return a vector in `size` numbers: inner products are kept up to about 1/√size of the norms."""
     if len(vector) <= size:
         return vector
     places, signs = _places(len(vector), size)
@@ -123,7 +123,8 @@ def _places(d: int, size: int) -> tuple[Tensor, Tensor]:
 
 
 def _unit(vector: Vector) -> Vector:
-    return vector / vector.norm().clamp_min(_TINY)
+    unit: Vector = vector / torch.linalg.vector_norm(vector).clamp_min(_TINY)
+    return unit
 
 
 def _cosine(a: Vector, b: Vector) -> Vector:

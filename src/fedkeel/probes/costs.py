@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 
@@ -25,17 +25,18 @@ class Totals(NamedTuple):
 class Costs(Probe):
     """What the round cost and what the run has cost so far. On by default.
 
-    `costs/bytes` (down and up; `downlink="broadcast"` counts what is sent down once a round instead of once a
-    client, as FedSAGD does), `costs/gradients` (passes over minibatches, those of full gradients too) and
-    `costs/forwards`, and each summed over the run as `costs/total_bytes` and so on; `costs/client_memory`: the
-    most bytes that a client of the cohort keeps for the method; `costs/server_memory`: the server's. Engines
-    that do not count passes leave those None. The row's `seconds` are kept apart: they are not repeatable.
+    `costs/bytes`: down and up; `downlink="broadcast"` counts what is sent down once a round instead of once a
+    client, as FedSAGD does. `costs/gradients`: passes over minibatches, those of full gradients too.
+    `costs/forwards`: forward passes. Each is summed over the run as `costs/total_bytes` and so on.
+    `costs/client_memory`: the most bytes that a client of the cohort keeps for the method;
+    `costs/server_memory`: the server's. Engines that do not count passes leave those None. The row's
+    `seconds` are kept apart: they are not repeatable.
     """
 
     downlink: Literal["unicast", "broadcast"] = "unicast"
     every: Count = 1
 
-    always: ClassVar[bool] = True
+    always = True
 
     def names(self, layout: Layout) -> tuple[str, ...]:
         """Return its columns."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 
@@ -46,7 +46,7 @@ class Divergence(Probe):
     over: Literal["all", "cohort"] = "all"
     every: Count = 1
 
-    at_clients: ClassVar[bool] = True
+    at_clients = True
 
     @property
     def always(self) -> bool:  # type: ignore[override]

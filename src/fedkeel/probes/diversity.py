@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 
 from fedkeel.algorithm import Algorithm
 from fedkeel.errors import ConfigError, did_you_mean
 from fedkeel.layout import Layout
-from fedkeel.probes.base import ClientView, Columns, Probe, Run, RoundView, number, squared
+from fedkeel.probes.base import ClientView, Columns, Probe, RoundView, Run, number, squared
 from fedkeel.records import Nothing, Record, leaves
 from fedkeel.values import Count, value
 from fedkeel.vector import Vector
@@ -43,7 +43,7 @@ class Diversity(Probe):
     of: str = MOVES
     every: Count = 1
 
-    at_clients: ClassVar[bool] = True
+    at_clients = True
 
     @property
     def always(self) -> bool:  # type: ignore[override]
@@ -62,8 +62,8 @@ class Diversity(Probe):
         if not any(_has(method, self.of, x) for method in run.methods):
             known = {MOVES} | {n for m in run.methods for n in _names(m.enlist(x)) if _has(m, n, x)}
             raise ConfigError(
-                f"diversity(of={self.of!r}): no client of {_shown(run.methods)} keeps that memory with its mean "
-                f"at the server; {did_you_mean(self.of, known)}"
+                f"diversity(of={self.of!r}): no client of {_shown(run.methods)} keeps that memory with its "
+                f"mean at the server; {did_you_mean(self.of, known)}"
             )
         if not run.uniform:
             raise ConfigError(

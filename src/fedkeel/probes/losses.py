@@ -11,7 +11,7 @@ import numpy as np
 from fedkeel.data.federation import Batch, Federation
 from fedkeel.errors import ConfigError
 from fedkeel.layout import Layout
-from fedkeel.probes.base import Columns, Probe, Run, RoundView, number
+from fedkeel.probes.base import Columns, Probe, RoundView, Run, number
 from fedkeel.records import Record
 from fedkeel.values import Count, Number, UnitInterval, value
 from fedkeel.vector import Vector
@@ -57,7 +57,7 @@ class Best(NamedTuple):
 
 @value
 class ExcessRisk(Probe):
-    """FedInit's split of the excess risk (§4.1): E_G = test − train loss, E_O = train − best known train loss.
+    """FedInit's split of the excess risk (§4.1): E_G = test − train loss, E_O = train − best known loss.
 
     The best known is the lowest that this probe has seen in the run, or `best` where that is lower: give the
     loss of a long run to compare methods. Columns: `excess/generalisation` (None without a test set),
@@ -90,8 +90,8 @@ class ExcessRisk(Probe):
 class ClientAccuracy(Probe):
     """How the model x serves each client: its metric on the client's own data.
 
-    The mean over the clients that may take part, and the mean over the worst tenth (`share`) of them, at least
-    one. Columns: `clients/accuracy`, `clients/worst`. Cost: a forward pass over all training data.
+    The mean over the clients that may take part, and the mean over the worst tenth (`share`) of them, at
+    least one. Columns: `clients/accuracy`, `clients/worst`. Cost: a forward pass over all training data.
     """
 
     share: UnitInterval = 0.1

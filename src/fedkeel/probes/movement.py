@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from fedkeel.layout import Layout
 from fedkeel.probes.base import ClientView, Columns, Probe, RoundView, squared
@@ -40,15 +40,15 @@ class Walked(NamedTuple):
 class Drift(Probe):
     """The local updates V1 and the drift ξ of the cohort (FedInit, Appendix A; Beyond smoothness, (2)).
 
-    V1 = mean over clients of Σ_k ‖y_k − x‖², ξ = ΣΣ‖y_k − x‖² / Σ steps, both over the points y_0 … y_{K−1} that
-    the steps are taken at (a relaxed start counts); x is the broadcast model.
+    V1 = mean over clients of Σ_k ‖y_k − x‖², ξ = ΣΣ‖y_k − x‖² / Σ steps, both over the points y_0 … y_{K−1}
+    that the steps are taken at (a relaxed start counts); x is the broadcast model.
     Columns: `local_updates` (V1), `drift` (ξ). Cost: a pass over the model for every local step.
     """
 
     every: Count = 1
 
-    at_clients: ClassVar[bool] = True
-    traces: ClassVar[bool] = True
+    at_clients = True
+    traces = True
 
     def names(self, layout: Layout) -> tuple[str, ...]:
         """Return its columns."""
@@ -56,6 +56,7 @@ class Drift(Probe):
 
     def measure(self, view: ClientView, notes: Record, brief: Record) -> tuple[Record, Record]:
         """Give the walk's sum and its number of steps."""
+        assert view.path2 is not None
         return Walked(view.path2, view.walk.steps.double()), notes
 
     def report(self, state: Record, seen: RoundView) -> tuple[Columns, Record]:

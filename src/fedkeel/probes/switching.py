@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError
@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from fedkeel.algorithm import Algorithm
 from fedkeel.errors import ConfigError
 from fedkeel.layout import Layout
-from fedkeel.probes.base import ClientView, Columns, Probe, Run, RoundView, number, squared
+from fedkeel.probes.base import ClientView, Columns, Probe, RoundView, Run, number, squared
 from fedkeel.records import Nothing, Record, leaves
 from fedkeel.theory.rethinking import eta
 from fedkeel.values import Count, NonNegative, value
@@ -58,7 +58,7 @@ class Switching(Probe):
     reference: str = SERVER
     every: Count = 1
 
-    always: ClassVar[bool] = True
+    always = True
 
     def __post_init__(self) -> None:
         if self.warm_up < 0:
@@ -176,7 +176,7 @@ def _load(path: str, layout: Layout) -> Vector:
     for name, shape in zip(layout.names, layout.shapes, strict=True):
         if name not in tensors or tensors[name].shape != shape:
             raise ConfigError(
-                f"switching: reference = {path!r} has no {name!r} of shape {tuple(shape)}: give a model of the "
-                "same kind, as the model.safetensors of a run"
+                f"switching: reference = {path!r} has no {name!r} of shape {tuple(shape)}: give a model "
+                "of the same kind, as the model.safetensors of a run"
             )
     return torch.cat([tensors[name].reshape(-1).double() for name in layout.names])

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from fedkeel.layout import Layout
 from fedkeel.probes.base import ClientView, Columns, Kept, Probe, RoundView, Several
-from fedkeel.records import Record
+from fedkeel.records import Record, leaves, rebuild
 from fedkeel.reducers import Mean, Reducer
 from fedkeel.vector import Vector
 
@@ -71,10 +72,27 @@ class Apart:
         return upload._replace(measures=Mean().merge([measured for _, measured in parts]))
 
 
+class Unpacked(Mapping[int, Record]):
+    """The methods' memories in a store that holds probes' notes too."""
+
+    def __init__(self, store: Mapping[int, Record]) -> None:
+        self._store = store
+
+    def __getitem__(self, client: int) -> Record:
+        return self._store[client].method
+
+    def __iter__(self) -> Iterator[int]:
+        return (i for i in self._store if self._store[i].method)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
 class Panel(NamedTuple):
-    """All probes of a run."""
+    """All probes of a run; `asked` are those that are not always on."""
 
     probes: tuple[Probe, ...] = ()
+    asked: tuple[Probe, ...] = ()
 
     @property
     def keeps(self) -> bool:
@@ -121,6 +139,17 @@ class Panel(NamedTuple):
             return list(memories), list(memories)
         plain = [memory.method for memory in memories]
         return plain, list(memories) if self.keeps else plain
+
+    def restored(self, memory: Record, notes: Several, tensors: Mapping[str, Tensor]) -> Record:
+        """Return a client's record from its named tensors, like the two templates."""
+        if not self.keeps:
+            return rebuild(memory, tensors)
+        fresh = any(True for _ in leaves(memory)) and not any(name.startswith("method.") for name in tensors)
+        return rebuild(Kept(None if fresh else memory, notes), tensors)
+
+    def memories(self, store: Mapping[int, Record]) -> Mapping[int, Record]:
+        """Return the methods' memories alone."""
+        return Unpacked(store) if self.keeps else store
 
     def notes_of(self, store: Mapping[int, Record]) -> dict[int, Record]:
         """Return what stays of the clients where the methods' memories start afresh: the notes."""

@@ -124,6 +124,7 @@ def _stability(method: str) -> Callable[[Knobs, Form], Bound]:
 
 
 _RUN = ("T", "K", "N", "beta")
+_INTERPOLATION = ("T", "K", "beta")
 _METHODS = tuple(row.method for row in fs.table_1(fs.Run(theta=1.0, eta_l=1e-3, K=1)))
 CATALOGUE: Mapping[str, Entry] = {
     "beyond-4.7": Entry(
@@ -150,22 +151,22 @@ CATALOGUE: Mapping[str, Entry] = {
     "fedinit-4": Entry("FedInit, Theorem 4: f − f* after T rounds, PL", _RUN, _theorem_4),
     "fedinit-6": Entry(
         "FedInit, Theorem 6: mean ‖∇f‖² over T rounds, interpolation",
-        _RUN,
+        _INTERPOLATION,
         lambda k, form: fi.theorem_6(k.run, a=k.a, b=k.b, form=form),
     ),
     "fedinit-9": Entry(
         "FedInit, Theorem 9: f − f* after T rounds, interpolation and PL",
-        _RUN,
+        _INTERPOLATION,
         lambda k, form: fi.theorem_9(k.run, mu=k.mu, a=k.a, b=k.b, form=form),
     ),
     "fedinit-12": Entry("FedInit, Theorem 12: generalisation error, η = c/t", _RUN, _theorem_12),
     "fedinit-17": Entry("FedInit, Theorem 17: mean divergence over T rounds", _RUN, _theorem_17),
     "fedinit-19": Entry(
         "FedInit, Theorem 19: mean divergence over T rounds, interpolation",
-        _RUN,
+        _INTERPOLATION,
         lambda k, form: fi.theorem_19(k.run, a=k.a, b=k.b, form=form),
     ),
-    "fedsagd-4.1": Entry("FedSAGD, Theorem 4.1: order of mean ‖∇f(z)‖²", _RUN, _theorem_4_1),
+    "fedsagd-4.1": Entry("FedSAGD, Theorem 4.1: order of mean ‖∇f(z)‖²", ("T", "K", "N"), _theorem_4_1),
     **{
         f"stability-{method.lower()}": Entry(
             f"FedSAGD, Table 1: ‖x_T − x_T'‖ of {method}, one client replaced", ("T", "K"), _stability(method)

@@ -134,13 +134,16 @@ def _download(url: str, part: Path, output: Path) -> None:
                     return
                 problem = "the connection closed early"
             except HTTPError as error:
-                raise DataError(f"cannot download {url}: the server says {error.code} {error.reason}; "
-                                f"get the file elsewhere and put it in {part.parent}") from None  # fmt: skip
+                raise DataError(
+                    f"cannot download {url}: the server says {error.code} {error.reason}; "
+                    f"get the file elsewhere and put it in {part.parent}"
+                ) from None
             except (URLError, TimeoutError, ConnectionError) as error:
                 problem = str(error)
     have = part.stat().st_size if part.exists() else 0
     raise DataError(
-        f"the download of {url} broke off after {have:,} bytes ({problem}); load again to go on from there"
+        f"the download of {url} broke off after {have:,} bytes ({problem}); load again to go on from there, "
+        f"or put the file into {part.parent} or the folder that FEDKEEL_DATA names"
     )
 
 

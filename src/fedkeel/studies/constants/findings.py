@@ -110,7 +110,8 @@ def conclude(
     estimates |= {"a": chosen.a, "b": chosen.b, "alpha": chosen.alpha, "beta": chosen.beta}
     losses = tuple(zip(rounds, (s.loss for s in found.surveys), strict=True))
     along = [s.along for s in found.surveys[1:] if s.along is not None]
-    facts = Facts(losses, by_round, len(weights), population.clients, setting.work, chosen.promising)
+    kinks = estimates["L_pairs"].value / max(estimates["L_power"].value, 1e-300)
+    facts = Facts(losses, by_round, len(weights), population.clients, setting.work, chosen.promising, kinks)
     return Findings(
         estimates=estimates,
         fit=chosen,
@@ -174,7 +175,7 @@ def _slopes(found: Measured) -> dict[str, Estimate]:
             max(0.0, first - best),
             max(0.0, first - min(0.0, best)),
             len(losses),
-            "first loss − best of the pilot; a longer run finds more, at most the first loss",
+            "first loss − best of the pilot, at most the first loss, which the bounds take",
         ),
         "U": largest([[x] for x in found.worst], "largest loss of a sample at the first, middle, last model"),
     }

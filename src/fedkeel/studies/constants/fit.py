@@ -30,6 +30,13 @@ class Fit(NamedTuple):
     alpha: Estimate
     beta: Estimate
 
+    def at(self, steps: bs.Steps) -> bs.Constants:
+        """Return the corners with the largest Λ for given steps; the chosen ones where none has Λ > 0."""
+        c = self.constants
+        found = _candidates(self.smooth, self.lipschitz, c.tau1, c.tau2, c.sigma2)
+        best = max(found, key=lambda candidate: bs.rate(candidate, steps))
+        return best if bs.rate(best, steps) > 0 else c
+
 
 def fit(quotients: Quotients, *, tau1: float, tau2: float, sigma2: float, K: int, stream: Stream) -> Fit:
     """Choose a corner of either frontier so that R = log(2·gap/ε)/Λ is smallest.

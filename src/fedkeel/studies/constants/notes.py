@@ -8,10 +8,12 @@ from fedkeel.work import Work
 
 _ZERO = 0.01  # a loss below this share of the first is on its way to zero
 _FALLING = 0.5
+_KINKED = 2.0
 
 
 class Facts(NamedTuple):
-    """What the notes are made of: loss and ‖∇f‖/√f by round, how many clients were looked at, the work."""
+    """What the notes are made of: loss and ‖∇f‖/√f by round, how many clients were looked at, the work,
+    whether any steps are safe, and how many times the L of pairs exceeds that of Hessians."""
 
     losses: tuple[tuple[int, float], ...]
     tau1: tuple[tuple[int, float], ...]
@@ -19,6 +21,7 @@ class Facts(NamedTuple):
     clients: int
     work: Work
     promising: bool
+    kinks: float
 
 
 def notes(facts: Facts, problem: str | None) -> tuple[str, ...]:
@@ -26,6 +29,11 @@ def notes(facts: Facts, problem: str | None) -> tuple[str, ...]:
     found = [*_about_tau1(facts)]
     if problem is not None:
         found.insert(0, f"The pilot diverged and was cut: {problem}. Constants are of the rounds before.")
+    if facts.kinks > _KINKED:
+        found.append(
+            f"L from pairs is {facts.kinks:.3g} times L from Hessians: the loss is not smooth here (kinks, "
+            "as ReLU's), and smaller steps can raise L further; limits with L are of these distances only."
+        )
     if facts.seen < facts.clients:
         found.append(f"f is the mean of {facts.seen} of {facts.clients} clients, drawn by the seed.")
     if facts.work.weight_decay:

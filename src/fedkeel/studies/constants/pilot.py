@@ -13,6 +13,7 @@ from fedkeel.methods.relaxed import Relaxed
 from fedkeel.training import Session
 from fedkeel.vector import Vector
 
+_RUNAWAY = 1e6  # a model this many times longer than the first is on its way to infinity
 Progress = Callable[[str, int, int], None]
 
 
@@ -48,21 +49,26 @@ def travel(session: Session, points: int, progress: Progress) -> Trajectory:
     wanted = {round(rounds * (i / (points - 1)) ** 1.5) for i in range(points)}
     stops = [_stop(session)]
     longest, previous, problem = 0.0, stops[0], None
+    limit = _RUNAWAY * (1.0 + _length(previous.x))
     with closing(session.loop.engine):
         try:
             for row in session.rounds():
                 here = _stop(session)
-                move = float(torch.linalg.vector_norm((here.x - previous.x).double()))
+                if _length(here.x) > limit:
+                    raise Diverged(
+                        f"round {row['round']}: the model has grown past all bounds", round=here.round
+                    )
+                move = _length(here.x.double() - previous.x.double())
                 longest = max(longest, move)
                 if stops[-1] is previous:
                     stops[-1] = previous._replace(move=move)
                 previous = here._replace(move=move)
                 if here.round in wanted:
                     stops.append(previous)
-                progress("pilot", row["round"] + 1, rounds)
+                progress("pilot", here.round, rounds)
         except Diverged as found:
             problem = str(found)
-    if stops[-1] is not previous:
+    if previous.round > stops[-1].round:
         stops.append(previous)
     if longest == 0.0:
         raise ConfigError(
@@ -70,6 +76,10 @@ def travel(session: Session, points: int, progress: Progress) -> Trajectory:
             "there is nothing to measure; lower the learning rate or change the start"
         )
     return Trajectory(stops, longest, previous.round, problem)
+
+
+def _length(x: Vector) -> float:
+    return float(torch.linalg.vector_norm(x.double()))
 
 
 def _stop(session: Session) -> Stop:

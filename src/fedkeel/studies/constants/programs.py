@@ -58,7 +58,7 @@ def tightest(c: Floats, r: Floats, least_p: float = 0.0) -> Corner:
     c_unit, r_unit = max(float(c.max()), 1e-300), max(float(r.max()), 1e-300)
     problem = _Problem(_solver(), c / c_unit, r / r_unit, least_p * c_unit / r_unit)
     p = max(problem.solve(float(np.mean(c / c_unit)), 1.0).p * r_unit / c_unit, least_p)
-    return Corner(p, lowest(c, r, p))
+    return Corner(p, _zero(lowest(c, r, p), r_unit))
 
 
 def _zero(q: float, unit: float) -> float:

@@ -33,7 +33,7 @@ def verdicts(g: Given) -> tuple[Verdict, ...]:
     """Every theorem of the four papers on this run, repaired form."""
     everyone = at_least("all clients active", g.N, g.C, "Beyond smoothness has no sampling of clients")
     return (
-        _of(bs.theorem_4_7(g.semi, g.steps, gap_0=g.gap_0, r=g.T), "loss after T rounds", everyone),
+        _of(bs.theorem_4_7(g.here, g.steps, gap_0=g.gap_0, r=g.T), "loss after T rounds", everyone),
         *_noiseless(g, everyone),
         *_relaxed(g),
         _of(
@@ -52,7 +52,7 @@ def verdicts(g: Given) -> tuple[Verdict, ...]:
 def _noiseless(g: Given, everyone: Condition) -> tuple[Verdict, ...]:
     if g.sigma_l2 > 0:
         return ()
-    bound = bs.deterministic(g.semi, g.steps, gap_0=g.gap_0, r=g.T)
+    bound = bs.deterministic(g.here, g.steps, gap_0=g.gap_0, r=g.T)
     return (_of(bound, "loss after T rounds, full gradients", everyone),)
 
 

@@ -16,7 +16,8 @@ class Given:
     """K local steps of ``eta_l``, server step ``eta_g``, N of C clients with S samples, T rounds, β, ε.
 
     Constants are named as in the papers; ``gap_0`` is the first loss (Beyond smoothness has L* = 0),
-    ``semi`` its constants, ``inter`` FedInit's interpolation constants (None where there are none),
+    ``semi`` its constants (``semi_here`` those that say most for the run's own steps, where they differ),
+    ``inter`` FedInit's interpolation constants (None where there are none),
     ``dropped`` the measured β⟨∇f, x − mean w_i⟩, ``dyn_alpha`` FedDyn's α.
     """
 
@@ -29,6 +30,7 @@ class Given:
     U: float
     gap_0: float
     semi: bs.Constants
+    semi_here: bs.Constants | None = None
     inter: tuple[float, float] | None = None
     K: int
     N: int
@@ -55,6 +57,11 @@ class Given:
             raise ValueError(f"N is {self.N} of C = {self.C} clients: give N <= C")
         if self.inter is not None and not all(math.isfinite(x) and x > 0 for x in self.inter):
             raise ValueError(f"inter is {self.inter}: give two finite numbers above 0, or None")
+
+    @property
+    def here(self) -> bs.Constants:
+        """Beyond smoothness' constants for the run's own steps."""
+        return self.semi if self.semi_here is None else self.semi_here
 
     @property
     def steps(self) -> bs.Steps:

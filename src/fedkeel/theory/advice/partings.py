@@ -73,10 +73,10 @@ def _relaxation(g: Given) -> list[str]:
 def _noise(g: Given) -> list[str]:
     if g.sigma_l2 == 0:
         return ["Every step takes all of a client's data: σ_l² = 0, the floor of Theorem 4.7 is zero."]
-    rate = bs.rate(g.semi, g.steps)
+    rate = bs.rate(g.here, g.steps)
     if rate <= 0:
         return []
-    lowest = bs.floor(g.semi, g.steps)
+    lowest = bs.floor(g.here, g.steps)
     if lowest > g.gap_0:
         return [
             f"At these steps Theorem 4.7's floor is {lowest:.3g}, above the first loss ({g.gap_0:.3g}): it "

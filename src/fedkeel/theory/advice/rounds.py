@@ -31,9 +31,9 @@ class Prospect:
 
 def as_run(g: Given) -> Prospect:
     """Corollary 4.8 (repaired) with the run's own steps."""
-    bound = bs.corollary_4_8(g.semi, g.steps, gap_0=g.gap_0, epsilon=g.epsilon)
+    bound = bs.corollary_4_8(g.here, g.steps, gap_0=g.gap_0, epsilon=g.epsilon)
     rounds = bound.guaranteed if bound.value < math.inf else math.inf
-    return Prospect(g.steps, rounds, bs.floor(g.semi, g.steps), _reason(bound))
+    return Prospect(g.steps, rounds, bs.floor(g.here, g.steps), _reason(bound))
 
 
 def best_steps(g: Given) -> Prospect:

@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.func import grad_and_value, vmap
 
 from fedkeel.algorithm import Objective, Plan
-from fedkeel.engines.ragged import Feed
-from fedkeel.engines.stacked_loss import Given, Net, loss_of
+from fedkeel.engines.stacked.loss import Given, Net, loss_of
+from fedkeel.engines.stacked.ragged import Feed
 from fedkeel.records import Record, leaves, rebuild, transform
 from fedkeel.vector import Vector, norm
 from fedkeel.walk import TINY, Pace, bias_of, sharp_of

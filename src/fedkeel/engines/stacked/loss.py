@@ -39,7 +39,7 @@ class Net:
     """A model as a function of a flat vector and of its fixed tensors (frozen parameters and buffers)."""
 
     def __init__(self, oracle: Oracle) -> None:
-        self.oracle = oracle
+        self.oracle, self.looks = oracle, 0
         module = oracle.module
         frozen = [(name, p) for name, p in module.named_parameters() if not p.requires_grad]
         self._names = [name for name, _ in (*frozen, *module.named_buffers())]
@@ -54,7 +54,8 @@ class Net:
     def look(
         self, module: nn.Module, at: Vector, inputs: Tensor, fixed: list[Tensor], features: bool
     ) -> Sight:
-        """Run a module of the model's kind at a vector."""
+        """Run a module of the model's kind at a vector, and count the pass."""
+        self.looks += 1
         tensors = {**self.oracle.layout.views(at), **dict(zip(self._names, fixed, strict=True))}
         if not features:
             return Sight(functional_call(module, tensors, (inputs,)), None)

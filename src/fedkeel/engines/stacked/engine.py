@@ -2,7 +2,7 @@
 
 The Python cost of a step is paid once for the cohort instead of once a client. The step is recorded once for
 a model, a shape and a kind of step, and replayed for every method, round and run of that task; where that
-pays it is compiled. Results are the serial engine's up to rounding (1e-10 in float64, FLOAT32 in float32),
+pays it is compiled. Results are the serial engine's up to rounding (1e-10 in float64, 1e-5 in float32, relative),
 because products over many clients are summed in another order.
 """
 
@@ -16,16 +16,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedkeel.algorithm import Walk
-from fedkeel.engines.capture import Replay, capture
+from fedkeel.algorithm import Plan, Walk
 from fedkeel.engines.contract import Answer, Harvest, Order, Setting, Upload
 from fedkeel.engines.local import diverged, full_gradient
-from fedkeel.engines.ragged import Feed, Form, Group
 from fedkeel.engines.serial import fits_channels_last, sensible_threads, threads
-from fedkeel.engines.stackable import check_stackable
-from fedkeel.engines.stacked_loss import Net
-from fedkeel.engines.stacked_step import Route, State, Step, fit, route
+from fedkeel.engines.stacked.capture import Replay, capture
+from fedkeel.engines.stacked.loss import Net
+from fedkeel.engines.stacked.ragged import Feed, Form, Group
+from fedkeel.engines.stacked.stackable import check_stackable
+from fedkeel.engines.stacked.step import Route, State, Step, fit, route
 from fedkeel.oracle import Oracle
+from fedkeel.probes.base import Passes
 from fedkeel.records import Record, leaves, nbytes, rebuild, stack, transform
 from fedkeel.reducers import CHUNK, Reducer
 from fedkeel.task import Task
@@ -34,22 +35,34 @@ from fedkeel.walk import Pace
 _CACHE = 2**25  # bytes of a group that is large enough: more clients at once fall out of the caches
 _MEMORY = 2**30  # bytes that a group may take at most
 _FEW = 8  # clients a group has where memory allows: fewer do not pay for a step's Python
-_SPARE = 8  # empty slots that are cheaper than recording another shape
+_SPARE = 8  # slots of groups of varying size come in multiples of this
 _VECTORS = 12  # vectors of length d alive a client: plan, state, gradients and what lies between
 
-_RECORDED: WeakKeyDictionary[Task, dict[Hashable, Replay]] = WeakKeyDictionary()
+
+class Recorded(NamedTuple):
+    """A recorded step, and how many forward passes it makes."""
+
+    replay: Replay
+    forwards: int
 
 
 class Taken(NamedTuple):
-    """The walks of a group, its losses (clients,), and the gradients each step took."""
+    """The walks of a group, its losses (clients,), and every client's passes."""
 
     walk: Walk
     losses: Tensor
-    passes: int
+    gradients: list[int]
+    passes: list[Passes]
+
+
+_RECORDED: WeakKeyDictionary[Task, dict[Hashable, Recorded]] = WeakKeyDictionary()
 
 
 class Stacked:
-    """Runs the clients of a cohort side by side; raises `Unstackable` where that is not possible."""
+    """Runs the clients of a cohort side by side; raises `Unstackable` where that is not possible.
+
+    `cohort` is how many clients a round has as a rule; `memory` bounds the bytes of those that run at once.
+    """
 
     def __init__(
         self,
@@ -58,6 +71,7 @@ class Stacked:
         threads: int | None = None,
         *,
         compiled: bool = True,
+        cohort: int | None = None,
         memory: int = _MEMORY,
     ) -> None:
         self.setting, self.oracle, self.form = setting, oracle, Form.of(setting)
@@ -69,7 +83,7 @@ class Stacked:
         size = _bytes_a_client(setting, oracle, self.form)
         self.capacity = max(1, min(memory // size, max(_FEW, _CACHE // size)))
         self._net, self._text = Net(oracle), repr(oracle.module)
-        self._slots: list[int] = []
+        self._cohort = cohort
 
     def run(self, order: Order, memories: Sequence[Record], reducer: Reducer) -> Harvest:
         """Let every client of the cohort do its round, and reduce what they send."""
@@ -94,10 +108,8 @@ class Stacked:
     def _answers(self, order: Order, memories: Sequence[Record]) -> Iterator[Answer]:
         """Yield the clients' answers in drawn order; groups of them are computed when they are due."""
         count = len(order.clients)
-        groups = -(-count // self.capacity)
-        size = -(-count // groups)
-        slots = self._seats(size)
-        self.oracle.buffers.copy_(order.buffers)
+        size, slots = self._division(count)
+        self.oracle.load_buffers(order.buffers)
         for start in range(0, count, size):
             clients = order.clients[start : start + size]
             group = Group(self.setting, self.oracle, order.round, clients, slots, self.form)
@@ -109,29 +121,20 @@ class Stacked:
         if not bool(sound.all()):
             raise diverged(order, group.clients[int(sound.int().argmin())])
         up, kept = order.algorithm.finish(taken.walk, order.down, memories)
-        steps = taken.walk.steps[:, 0].tolist()
         for place, loss in enumerate(taken.losses.tolist()):
             upload = Upload(_of_client(up, place), order.buffers.clone())
-            memory = _of_client(kept, place)
-            yield Answer(upload, memory, loss, round(steps[place]) * taken.passes, nbytes(upload))
+            memory, passes = _of_client(kept, place), taken.passes[place]
+            yield Answer(upload, memory, loss, taken.gradients[place], nbytes(upload), passes)
 
     def _take(self, order: Order, group: Group, memories: Record) -> Taken:
         """Walk as planned: `walk.take` for a group."""
         work, count = self.setting.work, len(group.clients)
         plan = order.algorithm.plan(order.down, memories)
         pace = Pace(order.lr, work.weight_decay, work.clip, work.clip_on == "direction")
-        full = None
-        if plan.full_gradient:
-            anchor = fit(plan.start if plan.anchor is None else plan.anchor, count)
-            full = torch.stack(
-                [
-                    full_gradient(self.setting, self.oracle, client, at)
-                    for client, at in zip(group.clients, anchor, strict=True)
-                ]
-            )
+        full, whole = self._full_gradients(plan, group) if plan.full_gradient else (None, [0] * count)
         ready = route(plan, pace, group.slots, self.form.padded)
         orders = group.orders()
-        end, losses = self._walk(ready, group, orders)
+        end, losses, forwards = self._walk(ready, group, orders)
         steps = torch.tensor([[len(own)] for own in orders]).to(ready.start.y)
         walk = Walk(
             start=ready.start.y[:count],
@@ -142,48 +145,66 @@ class Stacked:
             dual=None if end.dual is None else end.dual[:count],
             full_gradient=full,
         )
-        return Taken(walk, losses[:count] / steps[:, 0], 2 if ready.kind.sharp else 1)
+        each = 2 if ready.kind.sharp else 1
+        gradients = [each * len(own) for own in orders]
+        passes = [
+            Passes(walked + over_all, forwards * len(own) + over_all)
+            for walked, own, over_all in zip(gradients, orders, whole, strict=True)
+        ]
+        return Taken(walk, losses[:count] / steps[:, 0], gradients, passes)
+
+    def _full_gradients(self, plan: Plan, group: Group) -> tuple[Tensor, list[int]]:
+        """Return the gradients over all samples, taken client by client, and the passes of each."""
+        anchors = fit(plan.start if plan.anchor is None else plan.anchor, len(group.clients))
+        found, passes = [], []
+        for client, at in zip(group.clients, anchors, strict=True):
+            before = self.oracle.gradients
+            found.append(full_gradient(self.setting, self.oracle, client, at))
+            passes.append(self.oracle.gradients - before)
+        return torch.stack(found), passes
 
     @torch.no_grad()
     def _walk(
         self, ready: Route, group: Group, orders: Sequence[Sequence[np.ndarray]]
-    ) -> tuple[State, Tensor]:
-        """Take all steps of a group; return the last state and the sum of the losses."""
+    ) -> tuple[State, Tensor, int]:
+        """Take all steps of a group; return the last state, the summed losses, the passes of a step."""
         state = [tensor for _, tensor in leaves(ready.start)]
         constants = [*(tensor for _, tensor in leaves(ready.words)), *self._net.fixed]
         losses = ready.start.y.new_zeros(group.slots)
-        step: Replay | None = None
+        step: Recorded | None = None
         for window in group.windows(orders):
             for feed in window.feeds():
                 data = [part for part in feed if part is not None]
                 if step is None:
                     step = self._recorded(ready, feed, [*state, *data, *constants])
-                *state, loss = step(*state, *data, *constants)
+                *state, loss = step.replay(*state, *data, *constants)
                 losses += loss
         names = [name for name, _ in leaves(ready.start)]
-        return rebuild(ready.start, dict(zip(names, state, strict=True))), losses
+        assert step is not None
+        return rebuild(ready.start, dict(zip(names, state, strict=True))), losses, step.forwards
 
-    def _recorded(self, ready: Route, feed: Feed, examples: list[Tensor]) -> Replay:
+    def _recorded(self, ready: Route, feed: Feed, examples: list[Tensor]) -> Recorded:
         """Return the recorded step of this kind and these shapes; record it where it is new."""
         shapes = tuple((tensor.shape, tensor.stride(), tensor.dtype, tensor.device) for tensor in examples)
         key = (ready.kind, self.compiled, self.threads, self.oracle.layout, self._text, shapes)
         known = _RECORDED.setdefault(self.setting.task, {})
         if key not in known:
-            known[key] = capture(Step(self._net, ready, feed), examples, compiled=self.compiled)
+            self._net.looks = 0
+            replay = capture(Step(self._net, ready, feed), examples, compiled=self.compiled)
+            known[key] = Recorded(replay, self._net.looks)
         return known[key]
 
-    def _seats(self, size: int) -> int:
-        """Return how many slots a group of that size gets.
+    def _division(self, count: int) -> tuple[int, int]:
+        """Return the clients of a group, and its slots, for a cohort of that size.
 
-        Each number of slots is a step of its own, so where cohorts vary in size (Bernoulli sampling) a number
-        that was used before is taken again, and a new one is a multiple of eight.
+        Each number of slots is a step to record. Cohorts that vary in size (Bernoulli sampling) get a
+        multiple of eight, some empty: few numbers, and none that depends on the rounds before.
         """
-        near = [slots for slots in self._slots if size <= slots <= size + _SPARE]
-        if near:
-            return min(near)
-        slots = -(-size // _SPARE) * _SPARE if self._slots else size
-        self._slots.append(min(slots, max(size, self.capacity)))
-        return self._slots[-1]
+        groups = -(-count // self.capacity)
+        size = -(-count // groups)
+        if self._cohort in {None, count}:
+            return size, size
+        return size, max(size, min(-(-size // _SPARE) * _SPARE, self.capacity))
 
 
 def _convolves(module: nn.Module) -> bool:

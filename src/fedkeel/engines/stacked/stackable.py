@@ -11,15 +11,15 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
 from fedkeel.data.federation import Batch
-from fedkeel.engines.contract import Setting
-from fedkeel.engines.stacked_loss import Given, Net, loss_of
+from fedkeel.engines.contract import Setting, Unsuited
+from fedkeel.engines.stacked.loss import Given, Net, loss_of
 from fedkeel.oracle import Oracle
 
 _SAMPLES = 8
 _KERNELS = {nn.LSTM.forward, nn.GRU.forward, nn.RNN.forward}
 
 
-class Unstackable(Exception):
+class Unstackable(Unsuited):
     """This task cannot be computed for many clients at once; the message says why."""
 
 
@@ -46,11 +46,12 @@ def _reason(layer: nn.Module) -> str | None:
 
 
 def _batches(setting: Setting, oracle: Oracle) -> list[Batch]:
-    """Return small minibatches of two clients, equally long."""
+    """Return small minibatches of the two largest clients, equally long."""
     federation = setting.federation
-    pairs = [federation.samples(client) for client in (0, len(federation) - 1)]
+    largest = federation.sizes.topk(min(2, len(federation))).indices.tolist()
+    pairs = [federation.samples(client) for client in largest]
     count = min(_SAMPLES, *(len(y) for _, y in pairs))
-    return [oracle.place((federation.prepare(x[:count]), y[:count])) for x, y in pairs]
+    return [oracle.place((federation.prepare(x[:count]), y[:count])) for x, y in (pairs * 2)[:2]]
 
 
 def _check_buffers(oracle: Oracle, batch: Batch) -> None:

@@ -7,15 +7,17 @@ shape; the result is kept on disk for later processes.
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, fx
+
+from fedkeel.engines.memo import cache_directory
 
 Replay = Callable[..., Sequence[Tensor]]
 
@@ -25,21 +27,17 @@ _VIEWS = {torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default}
 _TRANSPOSE = torch.ops.aten.transpose.int
 
 
-def cache_directory() -> Path:
-    """Return where fedkeel keeps what is worth remembering between processes."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedkeel"
-
-
 def capture(function: Callable[..., Sequence[Tensor]], examples: list[Tensor], *, compiled: bool) -> Replay:
     """Record a function on example tensors; the replay takes tensors of the same shapes only."""
+    graph = record(function, examples)
     if not compiled:
-        return record(function, examples)
+        return graph
     try:
-        return _compile(record(function, examples), examples)
+        return _compile(copy.deepcopy(graph), examples)
     except Exception as problem:  # no compiler, or one of its many ways to fail: the record still serves
         lines = str(problem).strip().splitlines() or [type(problem).__name__]
         _logger.warning("stacked: not compiled, because torch.compile failed: %s", lines[0])
-        return record(function, examples)
+        return graph
 
 
 def record(function: Callable[..., Sequence[Tensor]], examples: list[Tensor]) -> fx.GraphModule:

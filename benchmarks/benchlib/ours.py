@@ -1,0 +1,58 @@
+"""fedkeel as its users run it: `fedkeel.train`, with an engine."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import torch
+
+import fedkeel as fk
+from benchlib.turns import Enough, Turns, job
+from benchlib.workloads import Data, Workload, build_model, load_data
+from fedkeel.runner import open_session
+from fedkeel.training import Session
+
+_ENDLESS = 1_000_000
+
+
+def federation(workload: Workload, data: Data) -> fk.Federation:
+    """Return the workload's federation: clients own neighbouring samples."""
+    count = workload.clients * workload.samples
+    index, offsets = torch.arange(count), torch.arange(0, count + 1, workload.samples)
+    return fk.Federation(x=data[0], y=data[1], index=index, offsets=offsets, classes=workload.classes)
+
+
+def arguments(workload: Workload) -> dict[str, Any]:
+    """Return what `train` is told besides the task, the data and the method; no round is evaluated."""
+    work = fk.Work(epochs=workload.epochs, batch_size=workload.batch, lr=workload.lr)
+    return {"rounds": _ENDLESS, "cohort": workload.cohort, "work": work, "eval_every": _ENDLESS}
+
+
+def session(workload: Workload, data: Data, method: fk.Algorithm | None = None, **options: Any) -> Session:
+    """Return a session whose rounds the caller plays one by one."""
+    task = fk.Task(build_model(workload))
+    whole = {**arguments(workload), **options}
+    return open_session(task, federation(workload, data), method or fk.FedAvg(), **whole)
+
+
+def main() -> None:
+    """Take turns."""
+    given = job()
+    workload = Workload.from_json(given["workload"])
+    data = federation(workload, load_data(given["data"], workload))
+    turns = Turns(workload.warm, torch=torch.__version__, fedkeel=fk.__version__)
+    task = fk.Task(build_model(workload))
+    with suppress(Enough):
+        fk.train(
+            task,
+            data,
+            fk.FedAvg(),
+            **arguments(workload),
+            **given["options"],
+            callback=lambda _: turns.round_done(),
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""What was measured, as Markdown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchlib.figures import BEST, METHODS, VERSUS, Figure, compare
+from benchlib.stats import FEW, Ratio, median, ratio, verdict
+from benchlib.versus import BARE, ENGINES
+
+_PEERS = ("pfl", "fedlab", "flwr")
+_BUSY = 0.5  # load a core before the start from which the machine counts as busy
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """Return the page."""
+    parts = [_head(results), _versus(results), _engines(results), _methods(results)]
+    parts += [_sweeps(results), _figures(results), _notes(results)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _head(results: dict[str, Any]) -> str:
+    machine = results["machine"]
+    before, after = machine["load"], results["load_after"]
+    busy = before[0] > _BUSY * machine["cores"]
+    lines = [
+        "# Benchmark",
+        "",
+        f"Written by `{results['command']}`; do not edit. How it is measured: [performance.md](performance.md).",
+        "",
+        f"- {machine['date']}, {results['minutes']:.0f} minutes",
+        f"- {machine['processor']}, {machine['cores']} cores, {machine['system']}, Python {machine['python']}",
+        f"- versions: {', '.join(f'{name} {v}' for name, v in sorted(_versions(results).items()))}",
+        f"- load average before {before}, after {after}",
+    ]
+    if busy:
+        lines.append("- **The machine was busy with other work**: ratios are of interleaved turns, but wide.")
+    return "\n".join(lines)
+
+
+def _versions(results: dict[str, Any]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for result in results["versus"].values():
+        for facts in result["facts"].values():
+            found |= {key: value for key, value in facts.items() if key not in ("threads", "form")}
+    return found
+
+
+def _versus(results: dict[str, Any]) -> str:
+    if not results["versus"]:
+        return ""
+    rows = [[f"{name}{_shape(r)}", *_row(r)] for name, r in results["versus"].items()]
+    head = ["workload", "fedkeel's best", "s a round", BARE, *_PEERS]
+    return (
+        "## Against the bare loop and the peers\n\n"
+        "Seconds a round of each, divided by fedkeel's at its best engine: above 1, fedkeel is faster. Median of "
+        "interleaved pairs and its 95 % bootstrap interval.\n\n" + _table(head, rows)
+    )
+
+
+def _shape(result: dict[str, Any]) -> str:
+    w = result["workload"]
+    return f" ({w['cohort']} of {w['clients']} × {w['samples']}, batch {w['batch']}, {w['epochs']} epochs)"
+
+
+def _row(result: dict[str, Any]) -> list[str]:
+    best = result["best"]
+    cells = [best.removeprefix("fedkeel "), f"{median(result['pairs'][best]):.3g}"]
+    for name in (BARE, *_PEERS):
+        found = compare(result, name)
+        cells.append(_cell(found, "not measured" if name not in result["failures"] else "does not run"))
+    return cells
+
+
+def _cell(found: Ratio | None, otherwise: str) -> str:
+    return otherwise if found is None else found.text()
+
+
+def _engines(results: dict[str, Any]) -> str:
+    if not results["versus"]:
+        return ""
+    names = [f"fedkeel {engine}" for engine in ENGINES]
+    rows = []
+    for workload, result in results["versus"].items():
+        facts = result["facts"].get(BARE, {})
+        cells = [
+            f"{median(result['screening'][name]):.3g}" if any(result["screening"].get(name, [])) else "—"
+            for name in (BARE, *names)
+        ]
+        overhead = compare(result, "fedkeel serial", BARE)
+        how = f"{facts.get('threads')} threads, {facts.get('form')}"
+        rows.append([workload, how, *cells, _cell(overhead, "—")])
+    head = ["workload", "the bare loop's best", BARE, *ENGINES, "serial / bare loop"]
+    return (
+        "## Engines\n\nSeconds a round in the screening turns; the last column at equal threads, in the pairs."
+        "\n\n" + _table(head, rows)
+    )
+
+
+def _methods(results: dict[str, Any]) -> str:
+    measured = results.get("methods")
+    if not measured:
+        return ""
+    columns = measured["columns"]
+    base = columns["FedAvg"]
+    rows = [[name, _cell(ratio(column, base), "—")] for name, column in columns.items() if name != "FedAvg"]
+    few = "" if len(base) >= FEW else f" Only {len(base)} pairs: a few per cent are not resolved."
+    return (
+        f"## Methods against FedAvg on the CNN\n\n{measured['workload']['cohort']} clients a round, so that what "
+        f"the server does weighs more than in the workload; FedAvg takes {median(base):.3g} s a round.{few}\n\n"
+        + _table(["method", "seconds a round / FedAvg's"], rows)
+    )
+
+
+def _sweeps(results: dict[str, Any]) -> str:
+    if not results.get("sweeps"):
+        return ""
+    rows = [
+        [axis, value, f"{seconds * 1000:.3g}"]
+        for axis, found in results["sweeps"].items()
+        for value, seconds in found.items()
+    ]
+    return "## What a round costs\n\n" + _table(["against", "at", "milliseconds a round"], rows)
+
+
+def _figures(results: dict[str, Any]) -> str:
+    rows = []
+    for figure in VERSUS:
+        if figure.workload in results["versus"]:
+            found = compare(results["versus"][figure.workload], figure.above, figure.below)
+            rows.append(_judged(figure, found))
+    if results.get("methods"):
+        columns = results["methods"]["columns"]
+        rows += [_judged(f, ratio(columns[f.above], columns["FedAvg"])) for f in METHODS]
+    if not rows:
+        return ""
+    text = f"`{BEST}` is fedkeel at its best engine. A figure counts as reached when the whole interval reaches it."
+    return f"## Figures to reach\n\n{text}\n\n" + _table(["figure", "measured", "verdict"], rows)
+
+
+def _judged(figure: Figure, found: Ratio | None) -> list[str]:
+    said = verdict(found, figure.target, at_least=figure.at_least)
+    return [figure.text, _cell(found, "—"), said]
+
+
+def _notes(results: dict[str, Any]) -> str:
+    return (
+        "" if not results["notes"] else "## Notes\n\n" + "\n".join(f"- {note}" for note in results["notes"])
+    )
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)

@@ -1,0 +1,114 @@
+"""Measures fedkeel against a bare PyTorch loop and its peers, interleaved: `make bench`.
+
+Writes a page (Markdown) and beside it all turns (JSON). See docs/performance.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from benchlib.environments import REQUIREMENTS, Unavailable, python_of
+from benchlib.machine import describe, load
+from benchlib.plan import FULL, QUICK, Log, Plan
+from benchlib.report import markdown
+from benchlib.workloads import WORKLOADS
+
+ROOT = Path(__file__).parents[1]
+PARTS = ("versus", "methods", "sweeps")
+
+
+def main() -> None:
+    """Measure and write."""
+    options = _options()
+    plan, log = _plan(options), Log()
+    results: dict[str, Any] = {
+        "command": _command(options),
+        "machine": describe(),
+        "versus": {},
+        "notes": log.notes,
+    }
+    try:
+        _measure(results, options, plan, log)
+    except KeyboardInterrupt:
+        log.note("stopped before the end")
+    results["minutes"], results["load_after"] = (time.monotonic() - log.started) / 60, load()
+    _write(results, options.out)
+    print(markdown(results))
+
+
+def _measure(results: dict[str, Any], options: argparse.Namespace, plan: Plan, log: Log) -> None:
+    if "versus" in options.parts:
+        from benchlib.versus import Versus  # noqa: PLC0415  imports torch
+
+        pythons = _pythons(options.peers, plan, log)
+        for name in options.workloads:
+            results["versus"][name] = Versus(WORKLOADS[name], plan, log, pythons).measure()
+    if {"methods", "sweeps"} & set(options.parts):
+        from benchlib import inside  # noqa: PLC0415  imports fedkeel
+
+        if "methods" in options.parts:
+            results["methods"] = inside.methods(plan, log)
+        if "sweeps" in options.parts:
+            results["sweeps"] = inside.sweeps(plan, log)
+
+
+def _pythons(peers: list[str], plan: Plan, log: Log) -> dict[str, Path]:
+    found = {}
+    for peer in peers:
+        try:
+            found[peer] = python_of(peer, install=not plan.quick, report=log.say)
+        except Unavailable as problem:
+            log.note(f"{peer} is left out: {problem}")
+    return found
+
+
+def _write(results: dict[str, Any], out: Path) -> None:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(markdown(results))
+    out.with_suffix(".json").write_text(json.dumps(results, indent=1) + "\n")
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+    plan = QUICK if options.quick else FULL
+    if options.repetitions is None:
+        return plan
+    return Plan(**{**plan.__dict__, "repetitions": options.repetitions})
+
+
+def _command(options: argparse.Namespace) -> str:
+    chosen = [f"--workloads {' '.join(options.workloads)}"] if options.workloads != list(WORKLOADS) else []
+    chosen += [f"--parts {' '.join(options.parts)}"] if options.parts != _parts(options.quick) else []
+    chosen += [f"--peers {' '.join(options.peers)}"] if options.peers != list(REQUIREMENTS) else []
+    chosen += ["--quick"] if options.quick else []
+    chosen += [f"--repetitions {options.repetitions}"] if options.repetitions else []
+    return " ".join(["python benchmarks/run.py", *chosen])
+
+
+def _parts(quick: bool) -> list[str]:
+    return ["versus", "methods"] if quick else list(PARTS)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--workloads", nargs="+", choices=list(WORKLOADS), default=list(WORKLOADS))
+    add("--peers", nargs="*", choices=list(REQUIREMENTS), default=list(REQUIREMENTS))
+    add("--parts", nargs="+", choices=PARTS, help="default: all, without sweeps where --quick")
+    add("--repetitions", type=int, help="interleaved pairs of each workload, at most")
+    add("--quick", action="store_true", help="about four minutes, wide intervals; installs nothing")
+    add("--out", type=Path, default=ROOT / "docs" / "benchmark.md", help="the page; the turns go beside it")
+    options = parser.parse_args()
+    options.parts = options.parts or _parts(options.quick)
+    return options
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PYTHONWARNINGS", "ignore")
+    main()

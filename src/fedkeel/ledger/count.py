@@ -1,0 +1,149 @@
+"""Counts what a method costs in a short real run, next to one of FedAvg."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any, NamedTuple
+
+import torch
+
+from fedkeel.algorithm import Algorithm, Plan
+from fedkeel.data import IID, load
+from fedkeel.data.federation import Federation
+from fedkeel.errors import ConfigError
+from fedkeel.methods import FedAvg, Stages
+from fedkeel.models import build
+from fedkeel.probes import Divergence
+from fedkeel.records import Record, leaves
+from fedkeel.runner import open_session
+from fedkeel.task import Task
+from fedkeel.training import Session
+from fedkeel.walk import sharp_of
+from fedkeel.work import Work
+
+CLIENTS, COHORT, STEPS = 20, 10, 10
+
+
+class Line(NamedTuple):
+    """A method's costs. Vectors are of the model's length; scalars count as fractions of it.
+
+    `down`, `up`: a client and round. `unicast`, `broadcast`: bytes against FedAvg's where what goes down is
+    sent to each of the cohort, or once for all (FedSAGD's (s+2)/(s+1)). `gradients`, `forwards`: passes a
+    local step, full gradients included. `kept`: vectors a client must keep between rounds; `stored`: its
+    model and what it keeps beside it; `working`: what it must hold during its walk; `server`: the server's
+    vectors. `seconds`: a round's against FedAvg's, median of interleaved rounds on this machine.
+    """
+
+    method: str
+    down: float
+    up: float
+    unicast: float
+    broadcast: float
+    gradients: float
+    forwards: float
+    kept: float
+    stored: float
+    working: float
+    server: float
+    seconds: float
+
+
+def count(
+    methods: list[tuple[str, Algorithm]],
+    *,
+    rounds: int = 5,
+    progress: Callable[[str], None] | None = None,
+) -> list[Line]:
+    """Run each method for a few rounds of digits beside FedAvg, and count."""
+    federation = load("digits").split(IID(), clients=CLIENTS, seed=0)
+    return [_line(name, method, federation, rounds, progress) for name, method in methods]
+
+
+def _line(
+    name: str,
+    method: Algorithm,
+    federation: Federation,
+    rounds: int,
+    progress: Callable[[str], None] | None,
+) -> Line:
+    if isinstance(method, Stages):
+        raise ConfigError(f"costs: {name} changes its method on the way: count its stages one by one")
+    if progress is not None:
+        progress(name)
+    plain, ours = _session(FedAvg(), federation, rounds), _session(method, federation, rounds)
+    with closing(plain.loop.engine), closing(ours.loop.engine):
+        pairs = list(zip(plain.rounds(), ours.rounds(), strict=True))
+        base, row = pairs[-1]
+        d = ours.loop.oracle.layout.total
+        size = d * ours.state.x0.element_size()
+        down, up = row["bytes_down"] / COHORT / size, row["bytes_up"] / COHORT / size
+        kept, beside = _memory(ours)
+        return Line(
+            name,
+            down,
+            up,
+            unicast=(row["bytes_down"] + row["bytes_up"]) / (base["bytes_down"] + base["bytes_up"]),
+            broadcast=(down + COHORT * up) / (1 + COHORT),
+            gradients=row["costs/gradients"] / base["costs/gradients"],
+            forwards=row["costs/forwards"] / base["costs/forwards"],
+            kept=kept,
+            stored=1 + beside,
+            working=_working(ours, beside),
+            server=row["costs/server_memory"] / size,
+            seconds=statistics.median(after["seconds"] / before["seconds"] for before, after in pairs),
+        )
+
+
+def _session(method: Algorithm, federation: Federation, rounds: int) -> Session:
+    """Return a run whose clients note their end models, to tell them from what else they keep."""
+    shape = tuple(federation.prepare(federation.x[:1]).shape[1:])
+    model = build("mlp", shape=shape, classes=10, seed=0, dtype=torch.float32)
+    work = Work(steps=STEPS, batch_size=20, lr=0.01)
+    return open_session(
+        Task(model),
+        federation,
+        method,
+        rounds=rounds,
+        cohort=COHORT,
+        work=work,
+        engine="serial",
+        threads=1,
+        probes=[Divergence()],
+        eval_every=rounds,
+    )
+
+
+def _memory(session: Session) -> tuple[float, float]:
+    """Return how many vectors a client keeps, and how many of them are not its own last model."""
+    d = session.loop.oracle.layout.total
+    most = kept, beside = 0.0, 0.0
+    for record in session.store.values():
+        (end,) = (note.last for note in record.notes if hasattr(note, "last"))
+        sizes = [(tensor.numel() / d, torch.equal(tensor, end)) for _, tensor in leaves(record.method)]
+        kept = sum(size for size, _ in sizes)
+        beside = sum(size for size, is_model in sizes if not is_model)
+        most = max(most, (kept, beside))
+    return most
+
+
+def _working(session: Session, beside: float) -> float:
+    """Return how many vectors a client holds while it walks.
+
+    Its point; of what it received all but the model, and that too where the walk refers to it; what it keeps
+    beside its model; the shifted point of a sharp step.
+    """
+    method = session.loop.stages.parts[0].method
+    down = method.broadcast(session.state.server)
+    memory = method.enlist(session.state.x0)
+    plan = method.plan(down, memory)
+    d = session.loop.oracle.layout.total
+    received = sum(tensor.numel() / d for _, tensor in leaves(down)) - 1
+    refers = plan.pull != 0 or any(vector is down.x for vector in _referred(plan))
+    return 1 + received + refers + beside + (sharp_of(plan.sharp) is not None)
+
+
+def _referred(plan: Plan) -> Iterator[Any]:
+    context: Record = None if plan.objective is None else plan.objective.context
+    yield from (tensor for _, tensor in leaves(context))

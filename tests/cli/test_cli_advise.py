@@ -1,0 +1,92 @@
+"""`fedkeel advise`: the page, its JSON, and what bad input gets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+QUICK = (
+    *("advise", "--clients", "6", "--cohort", "3", "--steps", "2", "--batch-size", "8", "--rounds", "20"),
+    *("--pilot-rounds", "3", "--points", "2", "--look-at", "2", "--model", "logistic"),
+)
+
+
+def test_the_page_says_everything_the_issue_asks_for(fedkeel):
+    Path("stability.json").write_text(
+        '{"methods": {"fedavg(lr=1.0)": {"mean": [0.0, 0.1, 0.3]}, "FedInit": 0.2}}'
+    )
+    page = fedkeel(*QUICK, "--stability", "stability.json").stdout
+    for part in (
+        "Constants, along and around the pilot",
+        "power iteration on Hessian-vector products",
+        "frontier (a, b):",
+        "Largest safe local rate (yours: η_l = 0.1)",
+        "Largest safe global rate",
+        "Rounds to a loss of ε",
+        "Range of β for relaxed initialisation",
+        "violated by a factor",
+        ": holds",
+        "the usual β = 0.1 lies outside Theorem 1's range",
+        "practical α (0.01 to 0.1) never meet it",
+        "what was measured",
+        "not in Table 1",
+        "curvature and pairs: 4 of 4 done",
+    ):
+        assert part in page, part
+    (line,) = (line for line in page.splitlines() if "times what was measured" in line)
+    assert line.split()[1] == "2"  # the curve's rounds, not the run's
+    assert "nan" not in page.lower().replace("nanag", "")
+
+
+def test_json_is_all_that_is_on_stdout_and_feeds_bounds(fedkeel):
+    result = fedkeel(*QUICK, "--json", "--method", "fedinit(beta=0.3)")
+    found = json.loads(result.stdout)
+    assert "pilot: 3 of 3 done" in result.stderr
+    assert found["constants"]["L"]["value"] > 0
+    assert found["constants"]["sigma_l2"]["samples"] > 0
+    assert found["run"]["beta"] == 0.3
+    assert {row["method"] for row in found["stability"]} >= {"FedAvg", "FedSAGD"}
+    dropped = [c for one in found["conditions"] for c in one["conditions"] if "mean w_i" in c["name"]]
+    assert dropped
+    assert all("measured" in c["text"] and "not measured" not in c["text"] for c in dropped)
+    Path("advice.json").write_text(result.stdout)
+    told = json.loads(fedkeel("bounds", "stability", "--constants", "advice.json", "--json").stdout)
+    assert told["constants"]["L"] == found["constants"]["L"]["value"]
+    assert told["constants"]["eta"] == 0.1
+
+
+def test_no_noise_and_full_participation_are_plain_answers(fedkeel):
+    page = fedkeel(*QUICK, "--set", "work.batch_size=all", "--set", "cohort=6", "--beta", "0.05").stdout
+    assert "every step takes all of a client's data: no noise" in page
+    assert "σ_l² = 0, the floor of Theorem 4.7 is zero" in page
+    assert "all clients active: holds" in page
+    assert "|β| < 0.0727: holds" in page
+
+
+def test_a_target_below_the_floor_gets_its_page_the_floor_and_exit_code_2(fedkeel):
+    result = fedkeel(*QUICK, "--epsilon", "1e-25", code=2)
+    assert "with the best steps:  nothing is promised" in result.stdout
+    assert "lies below twice the lowest floor" in result.stderr
+    assert "give ε ≥" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--beta", "1.5"], "--beta 1.5: relaxed initialisation takes a β between -1 and 1"),
+        (["--beta", "nan"], "--beta nan"),
+        (["--epsilon", "0"], "--epsilon 0: give a loss above 0"),
+        (["--alpha", "-1"], "--alpha -1: give a number above 0"),
+        (["--stability", "none.json"], "--stability none.json: there is no such file"),
+        (["--stability", "bad.json"], "--stability bad.json: cannot be read"),
+        (["--lr", "-1"], "lr = -1.0"),
+        (["--cohort", "7"], "cohort = 7: there are 6 clients"),
+    ],
+)
+def test_bad_input_exits_with_2(fedkeel, args, message):
+    Path("bad.json").write_text('{"FedAvg": "small"}')
+    result = fedkeel(*QUICK, *args, code=2)
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr

@@ -1,0 +1,80 @@
+"""`fedkeel bounds`: tables, pages and what bad input gets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedkeel.cli.bounds_page import spark
+from fedkeel.theory import fedinit
+
+
+def test_without_a_name_all_bounds_are_listed(fedkeel):
+    listed = fedkeel("bounds").stdout
+    for part in ("fedinit-1", "beyond-4.7", "stability-fedsagd", "tau2=4"):
+        assert part in listed
+    assert len(json.loads(fedkeel("bounds", "--json").stdout)["bounds"]) == 23
+
+
+def test_a_table_has_the_calculators_numbers_and_marks_what_is_violated(fedkeel):
+    told = fedkeel("bounds", "fedinit-1", "--over", "beta", "--values", "0,0.05,0.1", "--set", "N=20").stdout
+    run = fedinit.Run(beta=0, eta=1e-4, K=10, N=20, C=100, T=1000, L=10, D=2)
+    value = fedinit.theorem_1(run, sigma_l2=1, sigma_g2=1).value
+    lines = {line.split()[0]: line.split()[1:] for line in told.splitlines() if line.startswith("0")}
+    assert lines["0"] == [f"{value:.4g}"] * 2
+    assert lines["0.05"][0].startswith("(")
+    assert lines["0.1"] == ["—", "—"]
+    assert "|β| < 0.0842: violated from beta = 0.1 on; at beta = 0.1, violated by a factor 1.19" in told
+
+
+@pytest.mark.parametrize("over", ["T", "K", "N", "beta"])
+def test_every_parameter_can_vary(fedkeel, over):
+    rows = json.loads(fedkeel("bounds", "fedinit-17", "--over", over, "--json").stdout)["curves"][0]["rows"]
+    assert len({row["value"] for row in rows}) > 1
+    assert all(over in row for row in rows)
+
+
+def test_the_page_holds_a_chart_and_needs_no_network(fedkeel):
+    fedkeel("bounds", "stability", "beyond-4.7", "--over", "T", "--html", "b.html")
+    page = Path("b.html").read_text()
+    assert page.count("<svg") == 1
+    assert page.count('class="line') >= 12
+    assert "http" not in page
+    assert "nan" not in page.replace("anag", "")
+
+
+def test_no_variance_is_a_number(fedkeel):
+    told = fedkeel("bounds", "beyond-4.8", "--over", "K", "--set", "sigma_l2=0", "--values", "1,2", "--json")
+    rows = json.loads(told.stdout)["curves"][0]["rows"]
+    assert all(row["value"] > 0 for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["fedinit-2"], "there is no bound 'fedinit-2'; did you mean"),
+        (["fedinit-1", "--over", "C"], "--over 'C': choose one of T, K, N, beta"),
+        (["beyond-4.8", "--over", "T"], "beyond-4.8 does not depend on T: --over one of K"),
+        (["fedinit-1", "--set", "beta=0.1"], "|β| < 0.0842: violated everywhere"),
+        (["beyond-4.8", "--over", "K", "--set", "epsilon=1e-9"], "2·floor ≤ ε: violated everywhere"),
+        (["fedinit-1", "--set", "sigma_l2=-1"], "fedinit-1: sigma_l2 is -1.0: give a finite number"),
+        (["fedinit-1", "--set", "beta=nan"], "beta = nan: give a finite number"),
+        (["fedinit-1", "--set", "Lambda=3"], "write NAME=NUMBER"),
+        (["fedinit-1", "--set", "K=2.5"], "K = 2.5: give a whole number"),
+        (["fedinit-1", "--set", "L=ten"], "L = 'ten': give a number"),
+        (["fedinit-1", "--values", "0"], "T is 0: give a whole number"),
+        (["fedinit-1", "--form", "fixed"], "--form 'fixed'"),
+        (["fedinit-1", "--constants", "no.json"], "--constants no.json: cannot be read"),
+    ],
+)
+def test_bad_input_exits_with_2(fedkeel, args, message):
+    result = fedkeel("bounds", *args, code=2)
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_bars_are_logarithmic_and_gaps_stay_gaps():
+    assert spark([1.0, 10.0, float("inf"), 100.0]) == "1 ▁▅ █ 100 (logarithmic)"
+    assert spark([0.0, float("inf")]) == "no value above zero"

@@ -1,0 +1,372 @@
+"""The stacked engine gives the serial engine's result up to rounding, or says why it cannot."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from problems import half_square, quadratic, tiny_net
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+import fedkeel as fk
+from fedkeel.engines.contract import Setting
+from fedkeel.engines.stacked import Stacked, capture, engine, ragged
+from fedkeel.models import simple
+from fedkeel.models.recurrent import char_lstm
+from fedkeel.oracle import Oracle
+from fedkeel.records import leaves
+
+EQUAL, RAGGED = tiny_net([12] * 4), tiny_net([5, 12, 9, 1])
+PLUGINS: dict[str, Callable[[fk.Algorithm], fk.Algorithm]] = {
+    "plain": lambda inner: inner,
+    "relaxed": lambda inner: fk.relaxed(inner, 0.1),
+    "sharp": lambda inner: fk.sharp(inner, 0.1),
+}
+WORK = fk.Work(epochs=2, batch_size=4, lr=0.1)
+SETTINGS = {
+    "ragged, partial, decayed": (
+        RAGGED,
+        2,
+        fk.Work(epochs=2, batch_size=4, lr=0.1, lr_decay=0.9, weight_decay=0.01),
+    ),
+    "ragged, full, clipped": (RAGGED, 4, fk.Work(steps=3, batch_size=5, lr=0.1, clip=0.3)),
+    "equal, full, direction clipped": (
+        EQUAL,
+        4,
+        fk.Work(epochs=1, batch_size=4, lr=0.1, clip=0.3, clip_on="direction"),
+    ),
+    "equal, partial, constant": (EQUAL, 2, WORK),
+}
+
+
+def run(task: fk.Task, federation: fk.Federation, method: Any, name: str, **options: Any) -> fk.Result:
+    settings = {"rounds": 2, "cohort": 1.0, "work": WORK, "threads": 1, **options}
+    return fk.train(task, federation, method, engine=name, **settings)
+
+
+def distance(a: fk.Result, b: fk.Result) -> float:
+    """Return the largest difference in all that two runs leave behind."""
+    pairs = list(zip(leaves(a.server), leaves(b.server), strict=True))
+    assert set(a.memories) == set(b.memories)
+    for client in a.memories:
+        pairs += zip(leaves(a.memories[client]), leaves(b.memories[client]), strict=True)
+    for ours, theirs in zip(a.history, b.history, strict=True):
+        assert ours.keys() == theirs.keys()
+        for name in ("cohort", "gradients", "bytes_up", "bytes_down", "passes"):
+            assert ours.get(name) == theirs.get(name), name
+    losses = [abs(r["train_loss"] - s["train_loss"]) for r, s in zip(a.history, b.history, strict=True)]
+    return max([*(float((u - v).abs().max()) for (_, u), (_, v) in pairs), *losses])
+
+
+def both(task: fk.Task, federation: fk.Federation, method: Any, **options: Any) -> float:
+    serial = run(task, federation, method, "serial", **options)
+    return distance(serial, run(task, federation, method, "stacked-uncompiled", **options))
+
+
+NO_PAIR = ("FedInit", "relaxed")  # is relaxed already
+SHARP = {"FedSAM", "FedSpeed", "FedSMOO", "MoFedSAM", "FedGamma"}  # take no second sharp step
+
+
+def cases() -> Iterator[tuple[Any, str, str]]:
+    """Yield every method with every plug-in: in the hardest setting, and in turn in one of the others."""
+    hardest, *others = SETTINGS
+    turn = cycle(others)
+    for method in fk.METHODS:
+        for plugin in PLUGINS:
+            if not (plugin == "sharp" and method.__name__ in SHARP) and (method.__name__, plugin) != NO_PAIR:
+                yield method, plugin, hardest
+                yield method, plugin, next(turn)
+
+
+@pytest.mark.parametrize(("method", "plugin", "setting"), list(cases()))
+def test_every_method_walks_as_on_serial(method: Any, plugin: str, setting: str) -> None:
+    problem, cohort, work = SETTINGS[setting]
+    made = PLUGINS[plugin](method())
+    assert both(problem.task, problem.federation, made, cohort=cohort, work=work) < 1e-10
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        fk.Work(epochs=3, lr=0.1),
+        fk.Work(steps=7, batch_size=4, lr=0.1),
+        fk.Work(epochs=2, batch_size=100, lr=0.1),
+        fk.Work(steps=1, batch_size=1, lr=0.1),
+    ],
+    ids=repr,
+)
+def test_each_client_takes_exactly_its_own_steps(work: fk.Work) -> None:
+    assert both(RAGGED.task, RAGGED.federation, fk.FedNova(), work=work) < 1e-10
+    assert both(RAGGED.task, RAGGED.federation, fk.FedLNAG(), work=work) < 1e-10
+
+
+@pytest.mark.parametrize("first", ["initial", "none"])
+def test_variants_of_plug_ins(first: str) -> None:
+    for beta in (fk.Decayed(0.1, 0.9), fk.Adaptive(0.1)):
+        made = fk.relaxed(fk.FedDyn(), beta, first=first, aggregate="walk", gamma="end")
+        assert both(RAGGED.task, RAGGED.federation, made, cohort=3) < 1e-10
+    assert both(RAGGED.task, RAGGED.federation, fk.SCAFFOLD(option="I"), cohort=3) < 1e-10
+    assert both(RAGGED.task, RAGGED.federation, fk.FedLNAG(carry=False), cohort=3) < 1e-10
+    assert both(RAGGED.task, RAGGED.federation, fk.stages((fk.FedDyn(), 1), fk.FedAvg())) < 1e-10
+
+
+def test_cohorts_of_varying_size_and_weights() -> None:
+    options = {"cohort": 0.5, "sampling": "bernoulli", "weighting": "samples", "rounds": 5}
+    assert both(RAGGED.task, RAGGED.federation, fk.SCAFFOLD(), **options) < 1e-10
+
+
+def test_a_median_of_uploads() -> None:
+    assert both(RAGGED.task, RAGGED.federation, fk.FedAvg(), reducer=fk.Median()) < 1e-10
+
+
+@pytest.mark.parametrize("clients", [1, 2, 3])
+def test_a_cohort_larger_than_memory_is_taken_in_groups(
+    clients: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = run(RAGGED.task, RAGGED.federation, fk.SCAFFOLD(), "stacked-uncompiled")
+    monkeypatch.setattr(engine, "_bytes_a_client", lambda *_: engine._MEMORY // clients)
+    assert distance(whole, run(RAGGED.task, RAGGED.federation, fk.SCAFFOLD(), "stacked-uncompiled")) < 1e-12
+
+
+def test_long_walks_are_laid_out_in_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ragged, "_PLACES", 40)
+    assert both(RAGGED.task, RAGGED.federation, fk.FedLNAG(), work=fk.Work(epochs=5, batch_size=4)) < 1e-10
+
+
+@pytest.mark.parametrize("sizes", [[6, 6, 6], [7, 3, 1]])
+def test_augmented_samples_are_the_same(sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ragged, "_PREPARED", 3 * 2 * 4 * 3 * 8)
+
+    def jitter(x: Tensor, generator: torch.Generator) -> Tensor:
+        return x + 0.1 * torch.randn(x.shape, generator=generator, dtype=x.dtype)
+
+    problem = tiny_net(sizes)
+    federation = fk.Federation.from_arrays(
+        [(torch.from_numpy(x), torch.from_numpy(y)) for x, y in problem.clients],
+        augment=jitter,
+        transform=torch.tanh,
+    )
+    work = fk.Work(epochs=3, batch_size=2, lr=0.1)
+    assert both(problem.task, federation, fk.FedAvg(), work=work, cohort=2) < 1e-10
+
+
+def test_any_mean_over_samples_may_be_the_loss() -> None:
+    problem = quadratic([3, 8, 5])
+    assert both(problem.task, problem.federation, fk.FedDyn()) < 1e-10
+    model = nn.Linear(4, 2).double()
+    assert both(fk.Task(model, nn.functional.mse_loss, {}), problem.federation, fk.FedAvg()) < 1e-10
+
+
+def pictures(sizes: list[int], side: int = 8) -> fk.Federation:
+    generator = torch.Generator().manual_seed(0)
+    return fk.Federation.from_arrays(
+        [
+            (
+                torch.randint(0, 256, (n, 1, side, side), generator=generator, dtype=torch.uint8),
+                torch.randint(0, 3, (n,), generator=generator),
+            )
+            for n in sizes
+        ],
+        transform=lambda x: x.double() / 255,
+    )
+
+
+class Shifted(nn.Module):
+    """Adds a constant buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("shift", torch.full((1, 8, 8), 0.25))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.shift
+
+
+def test_convolutions_frozen_layers_and_constant_buffers() -> None:
+    torch.manual_seed(0)
+    body = [Shifted(), nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
+    model = nn.Sequential(*body, nn.Linear(36, 5), nn.ReLU(), nn.Linear(5, 3)).double()
+    model[6].requires_grad_(False)
+    task = fk.Task(model)
+    assert both(task, pictures([5, 9, 2]), fk.MOON(), cohort=2) < 1e-10
+    with torch.no_grad():
+        model[6].weight.mul_(-1)  # a task that changed: the recorded step must see it
+    assert both(task, pictures([5, 9, 2]), fk.MOON(), cohort=2) < 1e-10
+
+
+def test_our_character_model_is_stackable() -> None:
+    generator = torch.Generator().manual_seed(0)
+    clients = [
+        (torch.randint(0, 6, (n, 5), generator=generator), torch.randint(0, 6, (n,), generator=generator))
+        for n in (4, 7)
+    ]
+    task = fk.Task(char_lstm(6, embedding=3, hidden=4).double())
+    assert both(task, fk.Federation.from_arrays(clients), fk.FedAvg()) < 1e-10
+
+
+def test_one_step_is_recorded_for_all_methods(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded = []
+
+    def counted(*arguments: Any, **options: Any) -> capture.Replay:
+        recorded.append(arguments)
+        return capture.capture(*arguments, **options)
+
+    monkeypatch.setattr(engine, "capture", counted)
+    problem = tiny_net([6, 6, 6])
+    methods = [fk.FedAvg(), fk.FedProx(), fk.SCAFFOLD(), fk.FedDyn(), fk.FedCM(), fk.FedSAGD(), fk.FedInit()]
+    for made in methods:
+        run(problem.task, problem.federation, made, "stacked-uncompiled", cohort=2)
+    assert len(recorded) == 1
+    run(problem.task, problem.federation, fk.FedSAM(), "stacked-uncompiled", cohort=2)
+    assert len(recorded) == 2
+
+
+@pytest.mark.slow
+def test_the_compiled_step_gives_the_same() -> None:
+    serial = run(RAGGED.task, RAGGED.federation, fk.SCAFFOLD(), "serial")
+    assert distance(serial, run(RAGGED.task, RAGGED.federation, fk.SCAFFOLD(), "stacked")) < 1e-10
+
+
+def test_a_compiler_that_fails_is_done_without(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: Any) -> capture.Replay:
+        raise RuntimeError("no compiler here\nand more")
+
+    monkeypatch.setattr(capture, "_compile", broken)
+    problem = tiny_net([6, 6])
+    serial = run(problem.task, problem.federation, fk.FedAvg(), "serial")
+    with caplog.at_level(logging.WARNING, "fedkeel"):
+        assert distance(serial, run(problem.task, problem.federation, fk.FedAvg(), "stacked")) < 1e-10
+    assert "no compiler here" in caplog.text
+
+
+def test_float32_stays_within_the_stated_tolerance() -> None:
+    dataset = fk.data.load("digits")
+    federation = dataset.split(fk.DirichletByClass(0.3), clients=10, seed=0)
+    task = fk.Task(fk.models.build("mlp", shape=(64,), classes=10))
+    options = {"cohort": 5, "work": fk.Work(epochs=2, batch_size=20, lr=0.1), "rounds": 3}
+    x = [
+        run(task, federation, fk.SCAFFOLD(), name, **options).server.x
+        for name in ("serial", "stacked-uncompiled")
+    ]
+    assert float((x[0] - x[1]).norm() / x[0].norm()) < 1e-5
+
+
+class Noisy(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + torch.randn_like(x)
+
+
+class Centred(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x - x.mean(0)
+
+
+class Counting(nn.Module):
+    """Keeps a running mean in a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.mean.add_(x.mean().detach())
+        return x
+
+
+class Last(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(3, 4, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.lstm(x[:, None])[0][:, -1]
+
+
+def total(output: Tensor, target: Tensor) -> Tensor:
+    return cross_entropy(output, target, reduction="sum")
+
+
+@pytest.mark.parametrize(
+    ("layer", "reason"),
+    [
+        (nn.Dropout(0.5), "the layer '0' (Dropout) draws random numbers"),
+        (nn.BatchNorm1d(3), "the layer '0' (BatchNorm1d) mixes the samples"),
+        (Last(), "the layer '0.lstm' (LSTM) runs a recurrent kernel"),
+        (Noisy(), "cannot be mapped over clients"),
+        (Centred(), "minibatches of unequal size"),
+        (Counting(), "buffers move"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
+)
+def test_what_cannot_be_stacked_says_why(layer: nn.Module, reason: str) -> None:
+    model = nn.Sequential(layer, nn.Linear(4 if isinstance(layer, Last) else 3, 4)).double()
+    with pytest.raises(fk.ConfigError) as problem:
+        run(fk.Task(model), RAGGED.federation, fk.FedAvg(), "stacked-uncompiled")
+    assert reason in str(problem.value)
+    assert "choose engine='serial'" in str(problem.value)
+
+
+def test_a_loss_that_is_no_mean_needs_equal_minibatches() -> None:
+    model = nn.Linear(3, 4).double()
+    assert both(fk.Task(model, total), EQUAL.federation, fk.FedAvg()) < 1e-10
+    with pytest.raises(fk.ConfigError, match="not a mean over samples"):
+        run(fk.Task(model, total), RAGGED.federation, fk.FedAvg(), "stacked-uncompiled")
+
+
+def test_what_mixes_samples_may_be_stacked_with_equal_minibatches() -> None:
+    model = nn.Sequential(Centred(), nn.Linear(3, 4)).double()
+    assert both(fk.Task(model), EQUAL.federation, fk.FedAvg()) < 1e-10
+
+
+def test_a_client_that_diverges_is_named() -> None:
+    clients = [(torch.randn(4, 4).double() * scale, torch.randn(4, 2).double()) for scale in (1, 1, 1e200)]
+    federation = fk.Federation.from_arrays(clients)
+    task = fk.Task(nn.Linear(4, 2).double(), half_square, {})
+    found = []
+    for name in ("serial", "stacked-uncompiled"):
+        with pytest.raises(fk.Diverged) as problem:
+            run(task, federation, fk.FedAvg(), name)
+        found.append((str(problem.value), problem.value.round, problem.value.client))
+    assert found[0] == found[1]
+    assert found[0][1:] == (0, 2)
+
+
+def test_a_run_goes_on_under_another_engine(tmp_path: Path) -> None:
+    options = {"cohort": 2, "run_dir": tmp_path / "run"}
+    run(RAGGED.task, RAGGED.federation, fk.SCAFFOLD(), "serial", **options)
+    switched = run(
+        RAGGED.task, RAGGED.federation, fk.SCAFFOLD(), "stacked-uncompiled", rounds=4, resume=True, **options
+    )
+    straight = run(RAGGED.task, RAGGED.federation, fk.SCAFFOLD(), "serial", rounds=4, cohort=2)
+    assert distance(straight, switched) < 1e-10
+
+
+def test_equal_calls_give_equal_bits() -> None:
+    a, b = (run(RAGGED.task, RAGGED.federation, fk.FedSMOO(), "stacked-uncompiled") for _ in range(2))
+    assert distance(a, b) == 0.0
+
+
+def test_the_model_and_the_random_state_are_left_alone() -> None:
+    model = simple.logistic(64, 3).double()
+    before, state = [p.clone() for p in model.parameters()], torch.get_rng_state()
+    run(fk.Task(model), pictures([4, 6]), fk.FedAvg(), "stacked-uncompiled")
+    assert all(torch.equal(p, q) for p, q in zip(model.parameters(), before, strict=True))
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_groups_are_a_function_of_the_cohort_alone() -> None:
+    setting = Setting(RAGGED.task, RAGGED.federation, WORK, 0, torch.device("cpu"))
+    made = Stacked(setting, Oracle(RAGGED.task, setting.device), cohort=10)
+    made.capacity = 25
+    assert made._division(10) == (10, 10)
+    assert made._division(11) == (11, 16)
+    assert made._division(50) == (25, 25)
+    assert made._division(24) == (24, 24)

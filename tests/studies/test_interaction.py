@@ -1,0 +1,94 @@
+"""The interaction tensor against its definition, written out with loops."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fedkeel as fk
+from fedkeel.studies.interaction import interaction, study
+
+
+def by_hand(
+    models: list[np.ndarray], K: int, gamma_corr: float
+) -> tuple[np.ndarray, list[set[tuple[int, int]]]]:
+    """Ω and the clusters, straight from Rethinking §3.3 and the specification."""
+    v = []
+    for phi in models:
+        eigenvalues, vectors = np.linalg.eigh(phi.T @ phi)
+        v.append(phi @ vectors[:, np.argsort(-eigenvalues)[:K]])
+    clusters: list[set[tuple[int, int]]] = []
+    for m in range(len(models)):
+        for a in range(K):
+            for cluster in clusters:
+                rho = [abs(np.corrcoef(v[m][:, a], v[j][:, b])[0, 1]) for j, b in cluster if j != m]
+                if any(r > gamma_corr for r in rho):
+                    cluster.add((m, a))
+                    break
+            else:
+                clusters.append({(m, a)})
+    size = [np.abs(one) / np.abs(one).max(axis=0) for one in v]
+    bound = np.percentile(np.stack(size), 90)
+    omega = np.zeros((len(models), len(models[0]), len(clusters)), dtype=bool)
+    for f, cluster in enumerate(clusters):
+        for m, k in cluster:
+            for n in range(len(models[0])):
+                omega[m, n, f] |= size[m][n, k] > bound
+    return omega, clusters
+
+
+@pytest.mark.parametrize("gamma_corr", [0.3, 0.5, 0.8])
+def test_the_tensor_is_its_definition(gamma_corr: float) -> None:
+    rng = np.random.default_rng(0)
+    common = rng.normal(size=(60, 6))
+    models = [common @ rng.normal(size=(6, 9)) + 0.7 * rng.normal(size=(60, 9)) for _ in range(4)]
+    found = interaction(models, components=5, gamma_corr=gamma_corr)
+    omega, clusters = by_hand(models, 5, gamma_corr)
+    np.testing.assert_array_equal(found.omega, omega)
+    assert found.features == len(clusters)
+    for f, cluster in enumerate(clusters):
+        assert cluster == {(m, k) for m in range(4) for k in range(5) if found.clusters[m, k] == f}
+    frequency = [len({m for m, k in cluster if omega[m, :, f].any()}) for f, cluster in enumerate(clusters)]
+    assert found.histogram == [frequency.count(c) for c in range(1, 5)]
+    assert found.shared(0, 3) == sum(
+        bool(omega[0, :, f].any() and omega[3, :, f].any()) for f in range(len(clusters))
+    )
+
+
+def test_equal_models_have_one_cluster_a_component_and_unlike_ones_many() -> None:
+    rng = np.random.default_rng(1)
+    phi = rng.normal(size=(200, 8)) * np.arange(8, 0, -1)
+    same = interaction([phi, phi, phi], components=4)
+    assert same.features == 4
+    assert same.histogram == [0, 0, 4]
+    unlike = interaction([rng.normal(size=(200, 8)) for _ in range(3)], components=4)
+    assert unlike.features == 12
+
+
+def test_centring_is_an_argument() -> None:
+    rng = np.random.default_rng(2)
+    models = [rng.normal(size=(50, 5)) + 10 for _ in range(2)]
+    assert not np.array_equal(
+        interaction(models, components=3).omega, interaction(models, components=3, centre=True).omega
+    )
+    with pytest.raises(fk.ConfigError, match="span at most 5 directions"):
+        interaction(models, components=6)
+
+
+def test_the_study_of_a_run() -> None:
+    federation = fk.data.load("digits").split(fk.DirichletByClass(0.1), clients=10, seed=0)
+    task = fk.Task(fk.models.build("mlp", shape=(64,), classes=10, seed=0))
+    work = fk.Work(epochs=1, batch_size=20, lr=0.1)
+    found = list(
+        study(
+            task, federation, fk.FedDyn(), rounds=4, cohort=5, work=work, every=2, points=200, components=10
+        )
+    )
+    assert [moment.round for moment in found] == [2, 4]
+    for moment in found:
+        assert sum(moment.histogram) == moment.features
+        assert len(moment.histogram) == 7
+        assert 0 < moment.local_current <= 10
+        counts = [count for _, count in moment.sweep]
+        assert counts == sorted(counts)  # a stricter correlation leaves more features apart
+        assert dict(moment.sweep)[0.5] == moment.features

@@ -1,0 +1,32 @@
+"""What docs/theory.md shows is what comes out."""
+
+import re
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from fedkeel.cli import app
+
+PAGE = (Path(__file__).parents[2] / "docs" / "theory.md").read_text()
+
+
+def test_the_python_on_the_page_runs():
+    (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    names: dict = {}
+    exec(compile(block, "theory.md", "exec"), names)
+    assert names["bound"].holds
+    assert names["bound"].guaranteed == names["bound"].value
+
+
+def test_the_table_of_bounds_is_the_commands(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    (shown,) = re.findall(r"```\n(fedinit-1: .*?)\n```", PAGE, re.DOTALL)
+    told = CliRunner().invoke(app, ["bounds", "fedinit-1", "--over", "beta", "--set", "C=10"]).stdout
+    assert [line.rstrip() for line in told.strip().splitlines()] == shown.splitlines()
+
+
+def test_every_command_on_the_page_names_its_options():
+    for name in ("advise", "bounds"):
+        known = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "200", "TERM": "dumb"}).stdout
+        for line in re.findall(rf"^fedkeel {name} (.*)$", PAGE, re.MULTILINE):
+            assert all(option in known for option in re.findall(r"--[a-z-]+", line)), line
