@@ -14,9 +14,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 import fedkeel as fk
-from fedkeel import segments, spill
-from fedkeel.checkpoints import Checkpoints
+from fedkeel import spill
 from fedkeel.records import Nothing, Record, leaves, rebuild
+from fedkeel.runs import segments
+from fedkeel.runs.checkpoints import Checkpoints
 from fedkeel.store import BUDGET, Store
 
 

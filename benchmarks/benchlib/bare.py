@@ -1,4 +1,4 @@
-"""The bare loop: the same gradient steps in plain PyTorch, no federation, at its best thread count and format."""
+"""The bare loop: the same gradient steps in plain PyTorch, at its best thread count and memory format."""
 
 from __future__ import annotations
 

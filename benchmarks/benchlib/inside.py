@@ -54,7 +54,7 @@ class Played:
 
 
 def methods(plan: Plan, log: Log) -> dict[str, Any]:
-    """Interleave rounds of every method on the CNN, with two clients a round: server costs weigh five-fold."""
+    """Interleave rounds of every method on the CNN; two clients a round, so server costs weigh five-fold."""
     data = make_data(_SMALL_CNN)
     with ExitStack() as stack:
         runners = {}

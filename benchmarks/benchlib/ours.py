@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from typing import Any
 
@@ -36,12 +37,29 @@ def session(workload: Workload, data: Data, method: fk.Algorithm | None = None, 
     return open_session(task, federation(workload, data), method or fk.FedAvg(), **whole)
 
 
+class Heard(logging.Handler):
+    """Keeps what `auto` says of its choice."""
+
+    def __init__(self, turns: Turns) -> None:
+        super().__init__()
+        self.turns = turns
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Note a message about the engine."""
+        text = record.getMessage()
+        if text.startswith("engine:"):
+            self.turns.facts["chose"] = text.removeprefix("engine: ")
+
+
 def main() -> None:
     """Take turns."""
     given = job()
     workload = Workload.from_json(given["workload"])
     data = federation(workload, load_data(given["data"], workload))
     turns = Turns(workload.warm, torch=torch.__version__, fedkeel=fk.__version__)
+    logger = logging.getLogger("fedkeel")
+    logger.addHandler(Heard(turns))
+    logger.setLevel(logging.INFO)
     task = fk.Task(build_model(workload))
     with suppress(Enough):
         fk.train(

@@ -32,8 +32,8 @@ def interleave(
 ) -> Columns:
     """Return each runner's seconds a round, None in repetitions it sat out.
 
-    A runner with `every` = 3 takes part in each third repetition. After `budget` seconds no repetition is begun,
-    but for the first `least`. A runner that fails is told to `failed` and left out from then on.
+    A runner with `every` = 3 takes part in each third repetition. After `budget` seconds no repetition is
+    begun, but for the first `least`. A runner that fails is told to `failed` and left out from then on.
     """
     order, rng = list(runners), random.Random(seed)
     columns: Columns = {name: [] for name in runners}

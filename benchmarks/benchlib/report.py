@@ -22,15 +22,16 @@ def markdown(results: dict[str, Any]) -> str:
 def _head(results: dict[str, Any]) -> str:
     machine = results["machine"]
     before, after = machine["load"], results["load_after"]
+    versions = sorted(_versions(results).items())
     busy = before[0] > _BUSY * machine["cores"]
     lines = [
         "# Benchmark",
         "",
-        f"Written by `{results['command']}`; do not edit. How it is measured: [performance.md](performance.md).",
+        f"Written by `{results['command']}`; do not edit. What it means: [performance.md](performance.md).",
         "",
         f"- {machine['date']}, {results['minutes']:.0f} minutes",
-        f"- {machine['processor']}, {machine['cores']} cores, {machine['system']}, Python {machine['python']}",
-        f"- versions: {', '.join(f'{name} {v}' for name, v in sorted(_versions(results).items()))}",
+        f"- {machine['processor']}, {machine['cores']} cores, {machine['system']}",
+        f"- Python {machine['python']}, {', '.join(f'{name} {version}' for name, version in versions)}",
         f"- load average before {before}, after {after}",
     ]
     if busy:
@@ -42,7 +43,9 @@ def _versions(results: dict[str, Any]) -> dict[str, str]:
     found: dict[str, str] = {}
     for result in results["versus"].values():
         for facts in result["facts"].values():
-            found |= {key: value for key, value in facts.items() if key not in ("threads", "form")}
+            found |= {
+                key: value for key, value in facts.items() if key in ("torch", "fedkeel", "ray", *_PEERS)
+            }
     return found
 
 
@@ -53,8 +56,8 @@ def _versus(results: dict[str, Any]) -> str:
     head = ["workload", "fedkeel's best", "s a round", BARE, *_PEERS]
     return (
         "## Against the bare loop and the peers\n\n"
-        "Seconds a round of each, divided by fedkeel's at its best engine: above 1, fedkeel is faster. Median of "
-        "interleaved pairs and its 95 % bootstrap interval.\n\n" + _table(head, rows)
+        "Seconds a round of each, divided by fedkeel's at its best engine: above 1, fedkeel is faster. "
+        "Median of n interleaved pairs and its 95 % bootstrap interval.\n\n" + _table(head, rows)
     )
 
 
@@ -89,11 +92,12 @@ def _engines(results: dict[str, Any]) -> str:
         ]
         overhead = compare(result, "fedkeel serial", BARE)
         how = f"{facts.get('threads')} threads, {facts.get('form')}"
-        rows.append([workload, how, *cells, _cell(overhead, "—")])
-    head = ["workload", "the bare loop's best", BARE, *ENGINES, "serial / bare loop"]
+        chose = result["facts"].get("fedkeel auto", {}).get("chose", "—").split(" (")[0]
+        rows.append([workload, how, *cells, chose, _cell(overhead, "—")])
+    head = ["workload", "the bare loop's best", BARE, *ENGINES, "auto chose", "serial / bare loop"]
     return (
-        "## Engines\n\nSeconds a round in the screening turns; the last column at equal threads, in the pairs."
-        "\n\n" + _table(head, rows)
+        "## Engines\n\nSeconds a round in the screening turns; the last column at equal threads, in the "
+        "pairs.\n\n" + _table(head, rows)
     )
 
 
@@ -106,8 +110,8 @@ def _methods(results: dict[str, Any]) -> str:
     rows = [[name, _cell(ratio(column, base), "—")] for name, column in columns.items() if name != "FedAvg"]
     few = "" if len(base) >= FEW else f" Only {len(base)} pairs: a few per cent are not resolved."
     return (
-        f"## Methods against FedAvg on the CNN\n\n{measured['workload']['cohort']} clients a round, so that what "
-        f"the server does weighs more than in the workload; FedAvg takes {median(base):.3g} s a round.{few}\n\n"
+        f"## Methods against FedAvg on the CNN\n\n{measured['workload']['cohort']} clients a round, so that "
+        f"the server's work weighs more than in the workload; FedAvg takes {median(base):.3g} s.{few}\n\n"
         + _table(["method", "seconds a round / FedAvg's"], rows)
     )
 
@@ -134,7 +138,7 @@ def _figures(results: dict[str, Any]) -> str:
         rows += [_judged(f, ratio(columns[f.above], columns["FedAvg"])) for f in METHODS]
     if not rows:
         return ""
-    text = f"`{BEST}` is fedkeel at its best engine. A figure counts as reached when the whole interval reaches it."
+    text = f"`{BEST}`: fedkeel at its best engine. A figure is reached where the whole interval reaches it."
     return f"## Figures to reach\n\n{text}\n\n" + _table(["figure", "measured", "verdict"], rows)
 
 

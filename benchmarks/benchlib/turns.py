@@ -1,8 +1,8 @@
 """A contender's side of the race: it runs rounds when told, and says how long they took.
 
-The driver writes a line with a number of rounds to the standard input; after so many rounds the contender answers
-with one JSON line. Between turns it waits in `round_done`, which uses no processor, so contenders of different
-frameworks can be interleaved in one run.
+The driver writes a line with a number of rounds to the standard input; after so many rounds the contender
+answers with one JSON line. Between turns it waits in `round_done`, which uses no processor, so contenders of
+different frameworks can be interleaved in one run.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ class Turns:
         self._out = os.fdopen(os.dup(1), "w")
         os.dup2(2, 1)  # whatever a framework prints is no answer
         self._asked, self._rounds, self._started = warm, 0, time.perf_counter()
+        self.facts = facts
         self._answer = {"ready": facts}
 
     def round_done(self) -> None:

@@ -18,7 +18,7 @@ Data = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class Workload:
-    """A model and a federation of equal clients; every round `cohort` of them walk `epochs` over their data."""
+    """A model and equal clients; in a round `cohort` of them walk `epochs` times over their data."""
 
     name: str
     model: str

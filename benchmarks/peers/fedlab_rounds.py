@@ -9,10 +9,9 @@ from importlib.metadata import version
 from types import ModuleType
 
 import torch
-from torch.utils.data import DataLoader, TensorDataset
-
 from benchlib.turns import Enough, Turns, job
 from benchlib.workloads import Data, Workload, build_model, load_data, without_fedkeel
+from torch.utils.data import DataLoader, TensorDataset
 
 
 class _Unused(ModuleType):

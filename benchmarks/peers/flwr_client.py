@@ -7,12 +7,11 @@ import os
 from functools import cache
 
 import torch
+from benchlib.workloads import Data, Workload, build_model, load_data, without_fedkeel
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from torch import nn
 from torch.nn.functional import cross_entropy
-
-from benchlib.workloads import Data, Workload, build_model, load_data, without_fedkeel
 
 JOB = "FEDKEEL_BENCH_JOB"  # workers inherit the environment
 app = ClientApp()

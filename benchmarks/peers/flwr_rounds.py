@@ -16,13 +16,12 @@ os.environ |= {
 
 import ray
 import torch
+from benchlib.turns import Enough, Turns
 from flwr.app import ArrayRecord, Context, Message, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 from peers.flwr_client import JOB, app, held
-
-from benchlib.turns import Enough, Turns
 
 _ENDLESS = 1_000_000
 server = ServerApp()

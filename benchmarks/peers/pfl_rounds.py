@@ -8,6 +8,8 @@ from types import MethodType
 
 import numpy as np
 import torch
+from benchlib.turns import Enough, Turns, job
+from benchlib.workloads import Data, Workload, build_model, load_data, without_fedkeel
 from pfl.aggregate.simulate import SimulatedBackend
 from pfl.algorithm.base import NNAlgorithmParams
 from pfl.algorithm.federated_averaging import FederatedAveraging
@@ -19,9 +21,6 @@ from pfl.metrics import Metrics, Weighted
 from pfl.model.pytorch import PyTorchModel
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-
-from benchlib.turns import Enough, Turns, job
-from benchlib.workloads import Data, Workload, build_model, load_data, without_fedkeel
 
 _ENDLESS = 1_000_000
 

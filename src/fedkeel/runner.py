@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import platform
-import sys
-import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -13,14 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors.torch import save
 from torch import nn
 
-import fedkeel
 from fedkeel.algorithm import Algorithm
-from fedkeel.checkpoints import Checkpoints, Loaded
 from fedkeel.data.federation import Federation
 from fedkeel.engines import ENGINES, choose, settle
 from fedkeel.engines.contract import Prospect, Setting
@@ -32,18 +25,18 @@ from fedkeel.methods.stages import Stages, as_stages
 from fedkeel.oracle import Oracle
 from fedkeel.preflight import check
 from fedkeel.probes.base import Probe
-from fedkeel.records import Record, leaves, rebuild
+from fedkeel.records import Record
 from fedkeel.reducers import Mean, Reducer
 from fedkeel.runs import RunDirectory, read_manifest, storage, write_durably
+from fedkeel.runs.keeper import Keeper
+from fedkeel.runs.manifest import describe, manifest_of, same_experiment
 from fedkeel.sampling import Population, Sampling, Weighting, population
 from fedkeel.store import Store
 from fedkeel.task import Task
 from fedkeel.tomlfile import dump
-from fedkeel.training import Loop, Row, Session, State, begin
+from fedkeel.training import Loop, Row, Session, begin
 from fedkeel.watching import assemble, engine_for
 from fedkeel.work import Work
-
-_CHECKPOINT_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
@@ -146,15 +139,15 @@ def train(
             _play(session, None, callback)
             return _result(session, {}, None)
         with closing(RunDirectory(Path(run_dir))) as directory:
-            manifest = _manifest(session.loop, as_stages(algorithm), cohort)
+            manifest = manifest_of(session.loop, as_stages(algorithm), cohort)
             session.store = Store(scratch=directory.path)
-            keeper = _Keeper(directory, checkpoint_every)
+            keeper = Keeper(directory, checkpoint_every)
             if directory.holds_run:
-                manifest = _same_experiment(directory, manifest)
+                manifest = same_experiment(directory, manifest)
                 keeper.restore(session)
             if rounds > manifest["rounds"] or not directory.holds_run:
                 manifest["rounds"] = rounds
-                directory.describe(dump(experiment or _describe(manifest)), manifest)
+                directory.describe(dump(experiment or describe(manifest)), manifest)
             _play(session, keeper, callback)
             return _result(session, manifest, directory)
 
@@ -216,51 +209,7 @@ def _begun(run_dir: str | Path | None, resume: bool) -> dict[str, Any] | None:
     return read_manifest(Path(run_dir))
 
 
-class _Keeper:
-    """Writes a session to its run directory and reads it back."""
-
-    def __init__(self, directory: RunDirectory, every: int | None) -> None:
-        self.directory, self.every = directory, every
-        self.checkpoints = Checkpoints(directory.path)
-        self._last = time.monotonic()
-
-    def restore(self, session: Session) -> None:
-        """Set a fresh session to the newest whole checkpoint, and cut the rows after it."""
-        loaded = self.checkpoints.read(report=lambda text: warnings.warn(text, stacklevel=4))
-        done = 0 if loaded is None else loaded.values["round"]
-        if done > session.loop.rounds:
-            raise ConfigError(
-                f"rounds = {session.loop.rounds}: {self.directory.path} holds {done} rounds: give more"
-            )
-        session.history[:] = self.directory.keep_rows(done)
-        if loaded is not None:
-            session.state = _unpack(session, loaded)
-
-    def row(self, session: Session, row: Row) -> None:
-        """Keep a round's row, and a checkpoint where one is due."""
-        self.directory.append(row)
-        done = session.state.round
-        due = done % self.every == 0 if self.every else time.monotonic() - self._last > _CHECKPOINT_SECONDS
-        if due or done == session.loop.rounds:
-            self.checkpoint(session)
-
-    def checkpoint(self, session: Session) -> None:
-        """Write a checkpoint of the last finished round."""
-        state = session.state
-        tensors = {
-            "x0": state.x0,
-            "buffers": state.buffers,
-            **{f"server.{name}": tensor for name, tensor in leaves(state.server)},
-            **{f"probes.{name}": tensor for name, tensor in leaves(state.probes)},
-        }
-        with uninterrupted():
-            self.directory.sync_rows()
-            values = {"round": state.round, "stage": state.stage}
-            self.checkpoints.write(state.round, values, tensors, session.store)
-        self._last = time.monotonic()
-
-
-def _play(session: Session, keeper: _Keeper | None, callback: Callable[[Row], None] | None) -> None:
+def _play(session: Session, keeper: Keeper | None, callback: Callable[[Row], None] | None) -> None:
     try:
         for row in session.rounds():
             if keeper is not None:
@@ -269,43 +218,15 @@ def _play(session: Session, keeper: _Keeper | None, callback: Callable[[Row], No
             if callback is not None:
                 callback(row)
     except KeyboardInterrupt:
-        where = _rescue(session, keeper)
+        where = _rescued(session, keeper)
         raise Stopped(f"stopped after {session.state.round} of {session.loop.rounds} rounds{where}") from None
     except Diverged as problem:
-        where = _rescue(session, keeper)
+        where = _rescued(session, keeper)
         raise Diverged(f"{problem}{where}", round=problem.round, client=problem.client) from None
 
 
-def _rescue(session: Session, keeper: _Keeper | None) -> str:
-    """Write a checkpoint of what is good, and say where it is."""
-    if keeper is None:
-        return " (nothing is kept: no run_dir was given)"
-    if session.state.round == 0:
-        return f"; no round was finished in {keeper.directory.path}"
-    keeper.checkpoint(session)
-    place = keeper.directory.path / "checkpoints" / str(keeper.checkpoints.latest)
-    return f"; the last good checkpoint is {place}"
-
-
-def _unpack(session: Session, loaded: Loaded) -> State:
-    """Rebuild state and memories from named tensors, in the records of the stage's method."""
-    loop, values = session.loop, loaded.values
-    tensors = {name: tensor.to(loop.setting.device) for name, tensor in loaded.tensors.items()}
-    method = loop.stages.parts[values["stage"]].method
-    x0 = tensors["x0"]
-    server = rebuild(method.init(x0), _below("server.", tensors))
-    begun = loop.panel.begin(x0, loop.oracle.layout)
-    probes = rebuild(begun, {**dict(leaves(begun)), **_below("probes.", tensors)})
-    templates = method.enlist(x0), loop.panel.enlist(probes)
-    for client, memory in loaded.memories:
-        placed = {name: tensor.to(loop.setting.device) for name, tensor in memory.items()}
-        session.store.commit({client: loop.panel.restored(*templates, placed)})
-    session.store.settle()
-    return State(values["round"], values["stage"], x0, server, tensors["buffers"], probes)
-
-
-def _below(prefix: str, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {n.removeprefix(prefix): tensor for n, tensor in tensors.items() if n.startswith(prefix)}
+def _rescued(session: Session, keeper: Keeper | None) -> str:
+    return " (nothing is kept: no run_dir was given)" if keeper is None else keeper.rescue(session)
 
 
 def _result(session: Session, manifest: Mapping[str, Any], directory: RunDirectory | None) -> Result:
@@ -319,80 +240,6 @@ def _result(session: Session, manifest: Mapping[str, Any], directory: RunDirecto
     place = None if directory is None else directory.path
     memories = loop.panel.memories(session.store)
     return Result(session.history, model, state.server, memories, manifest, place)
-
-
-def _manifest(loop: Loop, given: Stages, cohort: int | float) -> dict[str, Any]:
-    """Return all that a later reader needs to judge or repeat this run."""
-    federation, task = loop.setting.federation, loop.setting.task
-    initial = hashlib.sha256(loop.oracle.point.cpu().numpy().tobytes())
-    initial.update(loop.oracle.buffers.cpu().numpy().tobytes())
-    algorithm: Algorithm | Stages = given if len(given.parts) > 1 else given.parts[0].method
-    identity: dict[str, Any] = {
-        "task": {**task.describe(), "initial": initial.hexdigest()},
-        "federation": federation.fingerprint(),
-        "algorithm": repr(algorithm),
-        "work": repr(loop.setting.work),
-        "cohort": cohort,
-        "sampling": loop.population.sampling,
-        "weighting": "uniform" if loop.population.weights is None else "samples",
-        "reducer": repr(loop.reducer),
-        "seed": loop.setting.seed,
-        "eval_every": loop.eval_every,
-        "device": loop.setting.device.type,
-    }
-    if loop.panel.asked:
-        identity["probes"] = [repr(probe) for probe in loop.panel.asked]
-    if given.needs_horizon or loop.setting.work.needs_horizon:
-        identity["rounds"] = loop.rounds
-    return {
-        "identity": identity,
-        "rounds": loop.rounds,
-        "engine": loop.engine.name,
-        "threads": loop.engine.threads,
-        "engine_choice": None if loop.choice is None else loop.choice.describe(),
-        "data": {
-            **federation.origin,
-            "clients": len(federation),
-            "held_out": federation.held_out,
-            "samples": int(federation.sizes.sum()),
-            "judged_on": "test set" if federation.test is not None else "all clients' data",
-        },
-        "versions": {
-            "fedkeel": fedkeel.__version__,
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-            "platform": sys.platform,
-        },
-    }
-
-
-def _describe(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what experiment.toml says of a run made from Python objects: for reading, not for rerunning."""
-    identity = manifest["identity"]
-    return {
-        "made_from": "Python: resume with fedkeel.train(…, run_dir=…, resume=True)",
-        "method": identity["algorithm"],
-        "rounds": manifest["rounds"],
-        "cohort": identity["cohort"],
-        "seed": identity["seed"],
-        "work": identity["work"],
-        "task": identity["task"],
-        "data": manifest["data"],
-    }
-
-
-def _same_experiment(directory: RunDirectory, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the manifest of the run that is here, if it is of the same experiment."""
-    before = directory.manifest()
-    told, asked = before["identity"], manifest["identity"]
-    for key in {**told, **asked}:
-        if told.get(key) != asked.get(key):
-            raise StorageError(
-                f"{directory.path} belongs to another experiment: its {key} is {told.get(key)!r}, "
-                f"not {asked.get(key)!r}; choose another directory or the same settings"
-            )
-    return before
 
 
 def _check_counts(**counts: int | None) -> None:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fedkeel.records import Record, is_record, leaves, rebuild, transform
-from fedkeel.runs import storage
+from fedkeel.runs.directory import storage
 
 _EXTENT = 64 * 2**20  # the file grows by so much at least
 _ALIGNED = 64

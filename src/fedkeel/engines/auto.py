@@ -24,6 +24,7 @@ from fedkeel.oracle import Oracle
 _MOST_SECONDS = 15.0
 _MOST_SHARE = 0.05  # of the predicted run
 _STEP_SECONDS, _FLOPS_A_SECOND = 1e-4, 1e11  # a fast machine: a run is predicted short rather than long
+_FLOPS_FOR_THREADS = 5e6
 _MARGIN = 0.9  # another engine must take less than this share of serial's time: noise decides nothing
 
 Measure = Callable[["Candidate"], float]
@@ -43,17 +44,21 @@ class Candidate(NamedTuple):
         return f"{self.engine} on {self.threads} thread{'s' * (self.threads > 1)}"
 
 
-def candidates(cores: int) -> list[Candidate]:
-    """Return what there is to choose from, what is quickly measured first: a compiler takes its time."""
+def candidates(flops: float, cohort: int) -> list[Candidate]:
+    """Return what there is to choose from, what is quickly measured first: a compiler takes its time.
+
+    Several threads are left out where a step is small: they lose there, and on a busy machine by far.
+    """
+    cores = torch.get_num_threads()
     table = [
-        Candidate("serial", 1, 0.2),
-        Candidate("serial", cores, 0.2),
-        Candidate("stacked-uncompiled", 1, 0.5),
-        Candidate("stacked", 1, 5.0),
-        Candidate("processes", 1, 4.0),
-        Candidate("stacked", cores, 5.0),
+        (True, Candidate("serial", 1, 0.2)),
+        (flops > _FLOPS_FOR_THREADS, Candidate("serial", cores, 0.2)),
+        (True, Candidate("stacked-uncompiled", 1, 0.5)),
+        (True, Candidate("stacked", 1, 5.0)),
+        (True, Candidate("processes", 1, 4.0)),
+        (flops * cohort > 10 * _FLOPS_FOR_THREADS, Candidate("stacked", cores, 5.0)),
     ]
-    return list(dict.fromkeys(table))
+    return list(dict.fromkeys(candidate for sensible, candidate in table if sensible))
 
 
 def decide(
@@ -102,7 +107,7 @@ def affordable(setting: Setting, prospect: Prospect, flops: float, threads: int 
     left = budget(setting, prospect, flops)
     work = 4 * steps_to_time(setting, flops) * prospect.cohort * flops / _FLOPS_A_SECOND
     chosen = []
-    for one in candidates(torch.get_num_threads()):
+    for one in candidates(flops, prospect.cohort):
         left -= one.seconds + work
         if left < 0:
             break

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from fedkeel.report.chart import Series, chart, series_of
+from fedkeel.report.lines import averaged, diagnostics
 from fedkeel.report.tables import HEADINGS, Trial, cells, summarise
 from fedkeel.report.verdict import Verdict
 
@@ -33,6 +34,8 @@ svg text { fill: var(--quiet); font-size: 13px; font-family: inherit }
 .line { fill: none; stroke: var(--c); stroke-width: 2.2; stroke-linejoin: round }
 .dashed { stroke-dasharray: 7 4; stroke-width: 1.6 } .band { fill: var(--c); opacity: .14 }
 .scroll { overflow-x: auto }
+.charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(380px, 1fr)); gap: 18px }
+.charts text { font-size: 11px }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums }
 th, td { padding: 8px 14px 8px 0; text-align: right; border-bottom: 1px solid var(--rule) }
 th, td { white-space: nowrap }
@@ -80,12 +83,20 @@ def make_page(
 <h2>In numbers</h2>
 <div class="scroll">{_table(trials, judgement, target)}</div>
 <p class="quiet">{escape(_notes(trials, target))}</p>
-<h2>Run it again</h2>
+{_diagnostics(trials)}<h2>Run it again</h2>
 <pre>{escape(chr(10).join(commands))}</pre>
 <details><summary>What all runs share</summary><pre>{escape(settings.strip())}</pre></details>
 </main></body>
 </html>
 """
+
+
+def _diagnostics(trials: Sequence[Trial]) -> str:
+    """Return the curves of what probes have reported, means over seeds; nothing where none were asked for."""
+    charts = diagnostics(averaged(trials))
+    if len(charts) < 2:  # the global update alone is always there
+        return ""
+    return f'<h2>Diagnostics</h2>\n<div class="charts">{"".join(charts)}</div>\n'
 
 
 def _legend(curves: Sequence[Series]) -> str:

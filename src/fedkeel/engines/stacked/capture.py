@@ -11,7 +11,8 @@ import copy
 import logging
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from fedkeel.engines.memo import cache_directory
 Replay = Callable[..., Sequence[Tensor]]
 
 _logger = logging.getLogger("fedkeel")
+_CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 _BMM = torch.ops.aten.bmm.default
 _VIEWS = {torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default}
 _TRANSPOSE = torch.ops.aten.transpose.int
@@ -48,15 +50,43 @@ def record(function: Callable[..., Sequence[Tensor]], examples: list[Tensor]) ->
 
 
 def _compile(graph: fx.GraphModule, examples: list[Tensor]) -> Replay:
-    import torch._inductor  # noqa: PLC0415  a second to import
+    import torch._inductor  # noqa: PLC0415  seconds to import
+    from torch._guards import TracingContext, tracing  # noqa: PLC0415
     from torch._inductor import config  # noqa: PLC0415
+    from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: PLC0415
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv  # noqa: PLC0415
 
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_directory() / "inductor"))
-    with warnings.catch_warnings(), config.patch(compile_threads=1):  # few kernels: no pool of workers
+    few = config.patch(compile_threads=1)  # kernels: no pool of workers
+    # inductor looks a graph up on disk only inside such a context
+    context = tracing(TracingContext(FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True)))
+    with warnings.catch_warnings(), few, _lasting_cache():
         warnings.simplefilter("ignore")
-        replay: Any = torch._inductor.compile(graph, [*examples])
+        with context:
+            replay: Any = torch._inductor.compile(graph, [*examples])
         replay(*examples)
     return replay  # type: ignore[no-any-return]
+
+
+@contextmanager
+def _lasting_cache() -> Iterator[None]:
+    """Let inductor keep its work in fedkeel's cache directory, unless the user has set another.
+
+    Its own choice, which it writes to the environment as if it were the user's, is emptied by a reboot.
+    """
+    from torch._inductor.runtime.cache_dir_utils import default_cache_dir  # noqa: PLC0415
+
+    before = os.environ.get(_CACHE_VARIABLE)
+    if before not in {None, default_cache_dir()}:
+        yield
+        return
+    os.environ[_CACHE_VARIABLE] = str(cache_directory() / "inductor")
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_CACHE_VARIABLE]
+        else:
+            os.environ[_CACHE_VARIABLE] = before
 
 
 def lie_down(graph: fx.GraphModule) -> fx.GraphModule:

@@ -2,8 +2,9 @@
 
 The Python cost of a step is paid once for the cohort instead of once a client. The step is recorded once for
 a model, a shape and a kind of step, and replayed for every method, round and run of that task; where that
-pays it is compiled. Results are the serial engine's up to rounding (1e-10 in float64, 1e-5 in float32, relative),
-because products over many clients are summed in another order.
+pays it is compiled. Results are the serial engine's up to rounding, because products over many clients are
+summed in another order: relative to the model 1e-10 in float64, and 1e-5 in float32 (an MLP on digits: 4e-8
+after a round, at most 5e-6 after forty).
 """
 
 from __future__ import annotations

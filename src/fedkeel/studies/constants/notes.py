@@ -31,8 +31,9 @@ def notes(facts: Facts, problem: str | None) -> tuple[str, ...]:
         found.insert(0, f"The pilot diverged and was cut: {problem}. Constants are of the rounds before.")
     if facts.kinks > _KINKED:
         found.append(
-            f"L from pairs is {facts.kinks:.3g} times L from Hessians: the loss is not smooth here (kinks, "
-            "as ReLU's), and smaller steps can raise L further; limits with L are of these distances only."
+            f"L from pairs is {facts.kinks:.3g} times L from Hessians: the loss bends more between models "
+            "than at them (kinks, as ReLU's; then smaller steps raise L further). Limits with L are of these "
+            "distances only."
         )
     if facts.seen < facts.clients:
         found.append(f"f is the mean of {facts.seen} of {facts.clients} clients, drawn by the seed.")

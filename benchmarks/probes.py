@@ -1,0 +1,81 @@
+"""What probes cost: a round with each of them against one without, in interleaved pairs on one thread.
+
+Prints a table of medians; `python benchmarks/probes.py --json` for a program. Nothing is asserted.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from contextlib import closing
+from typing import Any
+
+import fedkeel as fk
+from fedkeel.probes import DEFAULT, Cosine, Divergence, Diversity, Drift, Layers, Losses, Probe
+from fedkeel.probes.watch import Panel
+from fedkeel.runner import open_session
+
+ROUNDS = 60
+
+
+def session(probes: tuple[Probe, ...] | None) -> Any:
+    """Open a run; None has no probe at all, not even those that are always on."""
+    federation = fk.data.load("digits").split(fk.DirichletByClass(0.3), clients=20, seed=0)
+    task = fk.Task(fk.models.build("mlp", shape=(64,), classes=10, seed=0))
+    work = fk.Work(epochs=5, batch_size=20, lr=0.05)
+    opened = open_session(
+        task,
+        federation,
+        fk.FedAvg(),
+        rounds=ROUNDS,
+        cohort=10,
+        work=work,
+        engine="serial",
+        threads=1,
+        probes=probes or (),
+        eval_every=10,
+    )
+    if probes is None:
+        opened.loop = opened.loop._replace(panel=Panel())
+        opened.state = opened.state._replace(
+            probes=opened.loop.panel.begin(opened.state.x0, opened.loop.oracle.layout)
+        )
+    return opened
+
+
+def overhead(probes: tuple[Probe, ...]) -> float:
+    """Return the median ratio of a round's seconds with and without, less one."""
+    plain, watched = session(None), session(probes)
+    with closing(plain.loop.engine), closing(watched.loop.engine):
+        first, second = plain.rounds(), watched.rounds()
+        ratios = []
+        for number in range(ROUNDS):
+            if number % 2:
+                before, after = next(first), next(second)
+            else:
+                after, before = next(second), next(first)
+            ratios.append(after["seconds"] / before["seconds"])
+    return statistics.median(ratios) - 1
+
+
+def main() -> None:
+    cases: dict[str, tuple[Probe, ...]] = {
+        f"always on: {', '.join(type(p).__name__ for p in DEFAULT)}": (),
+        **{
+            repr(p): (p,)
+            for p in (Diversity(), Divergence("cohort"), Divergence(), Drift(), Cosine(), Layers())
+        },
+        "Losses(every=10)": (Losses(),),
+        "Losses(every=1)": (Losses(every=1),),
+    }
+    found = {name: overhead(probes) for name, probes in cases.items()}
+    if "--json" in sys.argv:
+        print(json.dumps(found, indent=2))
+        return
+    for name, share in found.items():
+        print(f"{name:<45} {100 * share:+6.1f} %")
+
+
+if __name__ == "__main__":
+    main()

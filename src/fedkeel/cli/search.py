@@ -1,0 +1,137 @@
+"""`fedkeel sweep` and `fedkeel tune`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedkeel.cli import options as opt
+from fedkeel.cli import paths
+from fedkeel.cli.display import console, plain_table
+from fedkeel.errors import ConfigError, Stopped
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fedkeel.report.tables import Trial
+
+_SWEEP = """[bold]Examples[/]
+
+fedkeel sweep "method=FedInit(beta={})" --values=-0.1,0,0.05,0.1 --seeds 3 --rounds 40
+
+fedkeel sweep work.epochs --values 1,2,5,10 --workers 2
+
+fedkeel sweep "data.split=DirichletByClass({})" --values 0.05,0.1,0.6 --set method=scaffold
+
+Run the same line with --out again to go on: finished runs are not repeated."""
+_TUNE = """[bold]Examples[/]
+
+fedkeel tune "work.lr=log(0.01, 1)" "method=FedInit(beta={uniform(0, 0.2)})" --trials 30 --rounds 40
+
+fedkeel tune "work.epochs=choice(1, 2, 5)" --out runs/tuned
+
+Run the same line with --out again to go on with the search."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    app.command(epilog=_SWEEP)(sweep)
+    app.command(epilog=_TUNE)(tune)
+
+
+def sweep(
+    over: Annotated[str, typer.Argument(metavar="KEY[=TEXT]", help="Setting; {} stands for the value.")],
+    values: Annotated[str, typer.Option(help="Values, separated by commas (or ; where they hold commas).")],
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds a value: 0, 1, 2, …")] = 3,
+    workers: Annotated[int | None, typer.Option(min=1, help="Runs at a time; by default one a core.")] = None,
+    file: Annotated[Path | None, typer.Option(help="Experiment as TOML.")] = None,
+    data: opt.Data = None,
+    clients: opt.Clients = None,
+    rounds: opt.Rounds = None,
+    cohort: opt.Cohort = None,
+    target: opt.Target = None,
+    settings: opt.Settings = None,
+    out: opt.Out = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Run one setting over several values and seeds, in parallel; a table, the best setting, a plot."""
+    from fedkeel.report.tables import Summary, cells, reachable_target  # noqa: PLC0415  heavy
+    from fedkeel.studies.sweep import Sweep, play, report  # noqa: PLC0415
+
+    given = {"data": data, "clients": clients, "rounds": rounds, "cohort": cohort, "target": target}
+    base = opt.experiment(file, settings, given)
+    made = Sweep.of(over, values.split(";" if ";" in values else ","), seeds, base)
+    place = out or paths.fresh("sweep")
+    screen = console(stderr=True)
+
+    def done(trial: Trial, count: int, total: int) -> None:
+        end = trial.problem or f"accuracy {100 * (trial.rows[-1]['accuracy'] or 0):.1f} %"
+        screen.print(
+            f"{count} of {total}: {trial.method}, seed {trial.seed}: {end}", style="dim", markup=False
+        )
+
+    try:
+        trials = play(made, place, workers=workers or os.cpu_count() or 1, done=done)
+    except Stopped as stop:
+        line = f"fedkeel sweep {shlex.quote(over)} … --out {shlex.quote(str(place))}"
+        raise Stopped(f"\n{stop}\ngo on with the same line and --out: {line}") from None
+    found = report(made, trials, place)
+    if as_json:
+        print(json.dumps(found, ensure_ascii=False, indent=2))
+        return
+    goal = base.target or reachable_target(trials)
+    shown = "target" if goal is None else f"{100 * goal:g} %"
+    headings = (over, "final accuracy", f"rounds to {shown}", f"sent to {shown}", "seconds")
+    console().print(plain_table(headings, [cells(Summary(**line)) for line in found["table"]]))
+    console().print(f"\nBest: {found['best']}\nPlot: {place / 'sweep.svg'}", markup=False, soft_wrap=True)
+
+
+def tune(
+    knobs: Annotated[
+        list[str], typer.Argument(metavar="KEY=RANGE...", help="uniform(a, b), log(a, b), integer, choice.")
+    ],
+    trials: Annotated[int, typer.Option(min=1, help="Trials in all.")] = 20,
+    file: Annotated[Path | None, typer.Option(help="Experiment as TOML.")] = None,
+    data: opt.Data = None,
+    rounds: opt.Rounds = None,
+    cohort: opt.Cohort = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the runs and of the search.")] = None,
+    settings: opt.Settings = None,
+    out: opt.Out = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Search settings for the best final accuracy with Optuna; hopeless trials are pruned by rounds."""
+    from fedkeel.studies.tune import knob  # noqa: PLC0415  heavy
+    from fedkeel.studies.tune import tune as search  # noqa: PLC0415
+
+    given = {"data": data, "rounds": rounds, "cohort": cohort, "seed": seed}
+    base = opt.experiment(file, settings, given)
+    place = out or paths.fresh("tune")
+    screen = console(stderr=True)
+
+    def told(number: int, value: float | None, chosen: Mapping[str, Any]) -> None:
+        shown = ", ".join(f"{key} {_short(one)}" for key, one in chosen.items())
+        end = "diverged" if value is None else f"accuracy {100 * value:.1f} %"
+        screen.print(f"trial {number}: {shown}: {end}", style="dim", markup=False)
+
+    read = [knob(text) for text in knobs]
+    if len({one.key for one in read}) < len(read):
+        raise ConfigError("tune: a key is given twice: it can have one range")
+    found = search(base, read, place, trials=trials, seed=base.seed, told=told)
+    if as_json:
+        print(json.dumps({"directory": str(place), **found._asdict()}, ensure_ascii=False, indent=2))
+        return
+    lines = [f"{found.trials} trials, {found.pruned} pruned, {found.failed} diverged"]
+    if found.accuracy is not None:
+        lines.append(f"best accuracy {100 * found.accuracy:.1f} %: {' '.join(found.settings)}")
+        lines.append("run it: fedkeel run " + " ".join(f"--set {shlex.quote(s)}" for s in found.settings))
+    console().print("\n".join([*lines, f"kept in {place}"]), markup=False, soft_wrap=True)
+
+
+def _short(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,164 @@
+"""Sweeps and searches: every run is the one the settings say, none is done twice, the best is the best."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import fedkeel as fk
+from fedkeel.cli.app import app
+from fedkeel.experiment import Experiment
+from fedkeel.studies.sweep import Sweep, conclude, play
+from fedkeel.studies.tune import Choice, Integer, Knob, Log, Uniform, knob, tune
+
+BASE = Experiment().with_settings(
+    ["rounds=2", "cohort=2", "data.clients=5", "work.epochs=1", "work.batch_size=50", "engine=serial"]
+)
+
+
+def timeless(rows: Any) -> list[dict[str, Any]]:
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
+
+
+def test_a_sweep_runs_what_its_settings_say_and_names_the_best(tmp_path: Path) -> None:
+    sweep = Sweep.of("method=FedInit(beta={})", ["-0.1", "0", "0.1"], 2, BASE)
+    heard: list[tuple[str, int]] = []
+    trials = play(sweep, tmp_path / "s", done=lambda trial, done, total: heard.append((trial.method, total)))
+    assert [(t.method, t.seed) for t in trials] == [(v, s) for v in ("-0.1", "0", "0.1") for s in (0, 1)]
+    assert len(heard) == 6
+    assert heard[0][1] == 6
+    direct = BASE.with_settings(["method=FedInit(beta=0.1)", "seed=1"]).train()
+    assert timeless(trials[-1].rows) == timeless(direct.history)
+    found = conclude(sweep, trials)
+    means = {
+        value: sum(t.rows[-1]["accuracy"] for t in trials if t.method == value) / 2 for value in sweep.values
+    }
+    assert found.best == max(means, key=lambda value: means[value])
+    assert found.plot.count("<path") > 3
+    assert Sweep.load(tmp_path / "s") == sweep
+
+
+def test_a_sweep_goes_on_where_it_stopped_and_in_parallel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Sweep.of("work.epochs", ["1"], 1, BASE)
+    (once,) = play(first, tmp_path / "s")
+    more = Sweep.of("work.epochs", ["1", "2"], 1, BASE)
+    one, two = play(more, tmp_path / "s", workers=2)
+    assert timeless(one.rows) == timeless(once.rows)
+    alone = BASE.with_settings(["work.epochs=2", "seed=0"]).train()
+    assert timeless(two.rows) == timeless(alone.history)
+    monkeypatch.setattr(Experiment, "train", None)
+    assert len(play(more, tmp_path / "s", workers=2)) == 2
+
+
+@pytest.mark.parametrize(
+    ("over", "values", "message"),
+    [
+        ("work.lrr", ["1"], "there is no key 'work.lrr'"),
+        ("method=FedInit(0.1)", ["1"], "put {} where the value belongs"),
+        ("work.lr", [], "give the values"),
+    ],
+)
+def test_a_wrong_sweep_is_refused_before_it_runs(over: str, values: list[str], message: str) -> None:
+    with pytest.raises(fk.ConfigError, match=message):
+        Sweep.of(over, values, 1, BASE)
+
+
+def test_ranges_are_read() -> None:
+    assert knob("work.lr=log(0.001, 1)") == Knob("work.lr", "{}", Log(0.001, 1.0))
+    read = knob("method=FedInit(beta={uniform(0, 0.2)})")
+    assert read == Knob("method", "FedInit(beta={})", Uniform(0.0, 0.2))
+    assert read.setting(0.1) == "method=FedInit(beta=0.1)"
+    assert knob("work.epochs=integer(1, 5)").range == Integer(1, 5)
+    assert knob("cohort=choice(2, 3)").range == Choice((2, 3))
+    for text, message in (
+        ("work.lr", "write a key and a range"),
+        ("work.lr=log(0, 1)", "starts above 0"),
+        ("work.lr=uniform(1, 0)", "must rise"),
+        ("work.lr=gauss(0, 1)", "there is no range 'gauss'"),
+    ):
+        with pytest.raises(fk.ConfigError, match=message):
+            knob(text)
+
+
+def test_a_search_finds_keeps_and_goes_on(tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    knobs = [knob("work.lr=log(0.0001, 0.5)")]
+    seen: dict[int, tuple[float, float]] = {}
+
+    def told(number: int, value: float | None, chosen: Any) -> None:
+        assert value is not None
+        seen[number] = value, chosen["work.lr"]
+
+    tune(BASE, knobs, tmp_path, trials=3, told=told)
+    found = tune(BASE, knobs, tmp_path, trials=5, told=told)
+    assert sorted(seen) == [0, 1, 2, 3, 4]
+    assert found.trials == 5
+    accuracy, lr = max(seen.values())
+    assert found.accuracy == accuracy
+    assert found.settings == [f"work.lr={lr}"]
+    assert BASE.with_settings(found.settings).train().history[-1]["accuracy"] == accuracy
+
+
+def run(*words: str) -> dict[str, Any]:
+    shared = [
+        "rounds=2",
+        "cohort=3",
+        "data.clients=8",
+        "work.epochs=1",
+        "work.batch_size=50",
+        "engine=serial",
+    ]
+    options = [part for setting in shared for part in ("--set", setting)]
+    ran = CliRunner().invoke(app, [*words, *options, "--json"])
+    assert ran.exit_code == 0, ran.output
+    found: dict[str, Any] = json.loads(ran.stdout)
+    return found
+
+
+def test_the_commands(tmp_path: Path) -> None:
+    swept = run(
+        "sweep",
+        "work.lr",
+        "--values",
+        "0.1,0.2",
+        "--seeds",
+        "1",
+        "--workers",
+        "1",
+        "--out",
+        str(tmp_path / "a"),
+    )
+    assert {line["method"] for line in swept["table"]} == {"0.1", "0.2"}
+    assert (tmp_path / "a" / "sweep.svg").read_text().startswith("<svg")
+    stable = run(
+        "study",
+        "stability",
+        "fedavg",
+        "scaffold",
+        "--pairs",
+        "1",
+        "--held-out",
+        "2",
+        "--out",
+        str(tmp_path / "b"),
+    )
+    assert set(stable["methods"]) == {"FedAvg", "SCAFFOLD"}
+    assert len(stable["methods"]["FedAvg"]["mean"]) == 3
+    seen = run(
+        "study", "interaction", "fedavg", "--every", "2", "--points", "80", "--out", str(tmp_path / "c")
+    )
+    assert seen["methods"]["FedAvg"][0]["features"] >= 20
+    assert (tmp_path / "c" / "interaction.json").exists()
+
+
+def test_the_command_that_tunes(tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    found = run("tune", "work.lr=log(0.01, 0.5)", "--trials", "2", "--out", str(tmp_path))
+    assert found["trials"] == 2
+    assert (tmp_path / "journal.log").exists()

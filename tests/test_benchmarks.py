@@ -1,0 +1,145 @@
+"""The benchmarks compare equal work, and say no more than their numbers do."""
+
+from __future__ import annotations
+
+import sys
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+
+from benchlib.bare import Bare, Variant
+from benchlib.ours import session
+from benchlib.race import interleave
+from benchlib.report import markdown
+from benchlib.stats import Ratio, ratio, verdict
+from benchlib.workloads import WORKLOADS, make_data
+
+SMALL = WORKLOADS["logistic"].with_(clients=4, samples=20, cohort=2, batch=8, epochs=2)
+
+
+class Fake:
+    def __init__(self, name: str, seconds: float, lasts: int = 1000) -> None:
+        self.name, self.seconds, self.left = name, seconds, lasts
+
+    def turn(self) -> float:
+        if self.left == 0:
+            raise RuntimeError("worn out")
+        self.left -= 1
+        return self.seconds
+
+
+def test_the_bare_loop_takes_as_many_gradients_as_fedkeel() -> None:
+    data = make_data(SMALL)
+    bare = Bare(SMALL, data, Variant(1, "plain"))
+    bare.round()
+    row = next(session(SMALL, data, engine="serial", threads=1).rounds())
+    assert bare.gradients == row["gradients"] == SMALL.cohort * SMALL.steps == 12
+
+
+def test_workloads_have_the_shape_of_the_issue() -> None:
+    steps = {name: workload.cohort * workload.steps for name, workload in WORKLOADS.items()}
+    assert steps == {"logistic": 200, "logistic50": 2000, "cnn": 100, "lstm": 6, "resnet": 2}
+
+
+def test_a_ratio_is_the_median_of_pairs() -> None:
+    found = ratio([2.0, 4.0, None, 9.0], [1.0, 2.0, 1.0, 3.0])
+    assert found is not None
+    assert (found.median, found.pairs) == (2.0, 3)
+    assert found.low == 2.0
+    assert found.high == 3.0
+    assert found.resolved
+    assert ratio([None], [1.0]) is None
+
+
+def test_a_drift_of_the_machine_does_not_move_a_ratio() -> None:
+    slow = [1.0 + place for place in range(20)]
+    found = ratio([1.1 * seconds for seconds in slow], slow)
+    assert found is not None
+    assert found.median == pytest.approx(1.1)
+    assert found.high - found.low < 1e-9
+
+
+def test_noise_is_called_noise() -> None:
+    assert "not resolved" in Ratio(1.01, 0.98, 1.05, 15).text()
+    assert "not resolved" not in Ratio(1.04, 1.02, 1.05, 15).text()
+
+
+@pytest.mark.parametrize(
+    ("found", "target", "at_least", "said"),
+    [
+        (Ratio(3.2, 3.1, 3.4, 15), 3.0, True, "reached"),
+        (Ratio(2.5, 2.2, 2.8, 15), 3.0, True, "not reached"),
+        (Ratio(3.1, 2.8, 3.4, 15), 3.0, True, "not resolved (the median says reached)"),
+        (Ratio(1.01, 1.0, 1.02, 15), 1.03, False, "reached"),
+        (Ratio(1.06, 1.04, 1.08, 15), 1.03, False, "not reached"),
+        (Ratio(1.04, 1.01, 1.06, 15), 1.03, False, "not resolved (the median says not reached)"),
+        (None, 1.0, True, "not measured"),
+    ],
+)
+def test_figures_are_judged_by_their_interval(
+    found: Ratio | None, target: float, at_least: bool, said: str
+) -> None:
+    assert verdict(found, target, at_least=at_least) == said
+
+
+def test_turns_are_interleaved_and_the_failed_sit_out() -> None:
+    failures: dict[str, str] = {}
+    runners = {"a": Fake("a", 1.0), "b": Fake("b", 2.0, lasts=2), "c": Fake("c", 3.0)}
+    columns = interleave(
+        runners,
+        5,
+        budget=60.0,
+        every={"c": 2},
+        failed=lambda name, problem: failures.update({name: str(problem)}),
+    )
+    assert columns["a"] == [1.0] * 5
+    assert columns["b"] == [2.0, 2.0, None, None, None]
+    assert columns["c"] == [3.0, None, 3.0, None, 3.0]
+    assert failures == {"b": "worn out"}
+
+
+def test_a_budget_ends_a_race_after_its_least(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = count(0.0, 10.0)
+    monkeypatch.setattr("benchlib.race.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    columns = interleave({"a": Fake("a", 1.0)}, 100, budget=55.0, least=3, failed=print)
+    assert len(columns["a"]) == 4
+
+
+def test_the_page_tells_what_was_measured_and_what_was_not() -> None:
+    pairs: dict[str, Any] = {"bare loop": [3.1] * 15, "fedkeel stacked": [1.0] * 15}
+    result = {
+        "workload": WORKLOADS["logistic"].to_json(),
+        "best": "fedkeel stacked",
+        "screening": pairs,
+        "pairs": pairs,
+        "flower": {},
+        "facts": {"bare loop": {"torch": "2", "threads": 1, "form": "plain"}},
+        "failures": {"pfl": "cannot be installed"},
+    }
+    machine = {
+        "date": "today",
+        "processor": "P",
+        "cores": 2,
+        "system": "S",
+        "python": "3",
+        "load": [4.0, 1, 1],
+    }
+    page = markdown(
+        {
+            "command": "run",
+            "machine": machine,
+            "load_after": [1, 1, 1],
+            "minutes": 1.0,
+            "versus": {"logistic": result},
+            "notes": ["pfl is left out"],
+        }
+    )
+    assert "logistic: bare loop / fedkeel ≥ 3 | 3.1 (3.1–3.1; n=15) | reached" in page
+    assert "does not run" in page
+    assert "logistic: flwr / fedkeel ≥ 50 | — | not measured" in page
+    assert "busy with other work" in page
