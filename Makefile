@@ -29,5 +29,8 @@ unit: $(STAMP)
 docs: $(STAMP)  ## write the pages of docs/ that are generated from the code
 	$(BIN)/python docs/generate.py
 
+bench: $(STAMP)  ## against a bare PyTorch loop and the peers, interleaved (25 minutes): docs/benchmark.md
+	$(BIN)/python benchmarks/run.py $(BENCH)
+
 clean:
 	rm -rf $(VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from benchlib.environments import REQUIREMENTS, Unavailable, python_of
 from benchlib.machine import describe, load
 from benchlib.plan import FULL, QUICK, Log, Plan
 from benchlib.report import markdown
+from benchlib.workloads import QUICK as QUICK_WORKLOADS
 from benchlib.workloads import WORKLOADS
 
 ROOT = Path(__file__).parents[1]
@@ -36,7 +36,7 @@ def main() -> None:
         _measure(results, options, plan, log)
     except KeyboardInterrupt:
         log.note("stopped before the end")
-    results["minutes"], results["load_after"] = (time.monotonic() - log.started) / 60, load()
+    results["minutes"], results["load_after"] = log.minutes, load()
     _write(results, options.out)
     print(markdown(results))
 
@@ -46,8 +46,10 @@ def _measure(results: dict[str, Any], options: argparse.Namespace, plan: Plan, l
         from benchlib.versus import Versus  # noqa: PLC0415  imports torch
 
         pythons = _pythons(options.peers, plan, log)
+        known = {**WORKLOADS, **QUICK_WORKLOADS} if plan.quick else WORKLOADS
         for name in options.workloads:
-            results["versus"][name] = Versus(WORKLOADS[name], plan, log, pythons).measure()
+            results["versus"][name] = Versus(known[name], plan, log, pythons).measure()
+            _write({**results, "minutes": log.minutes, "load_after": load()}, options.out)
     if {"methods", "sweeps"} & set(options.parts):
         from benchlib import inside  # noqa: PLC0415  imports fedkeel
 
@@ -81,12 +83,17 @@ def _plan(options: argparse.Namespace) -> Plan:
 
 
 def _command(options: argparse.Namespace) -> str:
-    chosen = [f"--workloads {' '.join(options.workloads)}"] if options.workloads != list(WORKLOADS) else []
+    usual = _usual(options.quick)
+    chosen = [f"--workloads {' '.join(options.workloads)}"] if options.workloads != usual else []
     chosen += [f"--parts {' '.join(options.parts)}"] if options.parts != _parts(options.quick) else []
     chosen += [f"--peers {' '.join(options.peers)}"] if options.peers != list(REQUIREMENTS) else []
     chosen += ["--quick"] if options.quick else []
     chosen += [f"--repetitions {options.repetitions}"] if options.repetitions else []
     return " ".join(["python benchmarks/run.py", *chosen])
+
+
+def _usual(quick: bool) -> list[str]:
+    return list(QUICK_WORKLOADS if quick else WORKLOADS)
 
 
 def _parts(quick: bool) -> list[str]:
@@ -98,7 +105,7 @@ def _options() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--workloads", nargs="+", choices=list(WORKLOADS), default=list(WORKLOADS))
+    add("--workloads", nargs="+", choices=list(WORKLOADS), help="default: all; logistic, cnn where --quick")
     add("--peers", nargs="*", choices=list(REQUIREMENTS), default=list(REQUIREMENTS))
     add("--parts", nargs="+", choices=PARTS, help="default: all, without sweeps where --quick")
     add("--repetitions", type=int, help="interleaved pairs of each workload, at most")
@@ -106,6 +113,7 @@ def _options() -> argparse.Namespace:
     add("--out", type=Path, default=ROOT / "docs" / "benchmark.md", help="the page; the turns go beside it")
     options = parser.parse_args()
     options.parts = options.parts or _parts(options.quick)
+    options.workloads = options.workloads or _usual(options.quick)
     return options
 
 

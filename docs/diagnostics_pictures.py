@@ -97,9 +97,19 @@ def features() -> dict[str, Any]:
         federation = fk.data.load("digits").split(splitter, clients=10, seed=0)
         task = fk.Task(fk.models.build("mlp", shape=(64,), classes=10, seed=0))
         work = fk.Work(epochs=5, batch_size=20, lr=0.1)
-        seen = study(task, federation, fk.FedAvg(), rounds=20, cohort=10, work=work, every=4, points=300)
+        seen = study(
+            task,
+            federation,
+            fk.FedAvg(),
+            rounds=20,
+            cohort=10,
+            work=work,
+            every=4,
+            points=300,
+            gamma_corr=0.9,
+        )
         found[name] = [(moment.round, moment.features) for moment in seen]
-    write("features", lines("features of 12 models", found))
+    write("features", lines("features of 12 models, γ_corr = 0.9", found))
     return found
 
 

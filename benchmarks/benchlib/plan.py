@@ -15,6 +15,7 @@ class Plan:
 
     repetitions: int
     screening: int
+    screening_seconds: float
     pairs_seconds: float
     peer_seconds: float
     methods_seconds: float
@@ -22,8 +23,8 @@ class Plan:
     quick: bool = False
 
 
-FULL = Plan(20, 3, 150.0, 60.0, 240.0, 20.0)
-QUICK = Plan(5, 1, 10.0, 10.0, 25.0, 4.0, quick=True)
+FULL = Plan(20, 3, 75.0, 150.0, 45.0, 200.0, 15.0)
+QUICK = Plan(5, 1, 10.0, 15.0, 10.0, 30.0, 4.0, quick=True)
 
 
 @dataclass
@@ -32,6 +33,11 @@ class Log:
 
     started: float = field(default_factory=time.monotonic)
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def minutes(self) -> float:
+        """Return the minutes since the start."""
+        return (time.monotonic() - self.started) / 60
 
     def say(self, text: str) -> None:
         """Show what is being done."""

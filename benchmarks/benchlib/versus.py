@@ -38,7 +38,7 @@ class Versus:
             torch.save(make_data(self.workload), self.data)
             try:
                 self._start_all()
-                screening = self._race("screening", self.plan.screening, 2 * self.plan.pairs_seconds)
+                screening = self._race("screening", self.plan.screening, self.plan.screening_seconds, least=1)
                 best = _best(screening)
                 self._keep({BARE, SERIAL, best, "pfl", "fedlab"})
                 pairs = self._race(

@@ -74,6 +74,12 @@ def test_resume_reports_the_same_numbers_to_the_bit(tmp_path: Path) -> None:
     assert timeless(resumed.history) == timeless(whole.history) == timeless(read_rows(tmp_path / "a"))
 
 
+def test_notes_may_lie_in_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    near = train(probes=ALL, cohort=4)
+    monkeypatch.setenv("FEDKEEL_MEMORY_BUDGET", "1K")
+    assert timeless(train(probes=ALL, cohort=4).history) == timeless(near.history)
+
+
 def test_other_probes_are_another_experiment(tmp_path: Path) -> None:
     train(run_dir=tmp_path / "a", probes=[Drift()])
     with pytest.raises(fk.StorageError, match="its probes is"):

@@ -1,4 +1,4 @@
-"""Charts of diagnostics: of the columns that probes report, and in the page only where they were asked for."""
+"""Charts of diagnostics: the columns that probes report, in the page only where they were asked for."""
 
 from __future__ import annotations
 

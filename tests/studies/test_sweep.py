@@ -103,6 +103,18 @@ def test_a_search_finds_keeps_and_goes_on(tmp_path: Path) -> None:
     assert found.accuracy == accuracy
     assert found.settings == [f"work.lr={lr}"]
     assert BASE.with_settings(found.settings).train().history[-1]["accuracy"] == accuracy
+    with pytest.raises(fk.StorageError, match="belongs to another search"):
+        tune(BASE, [knob("work.lr=log(0.001, 0.5)")], tmp_path, trials=6)
+
+
+def test_directories_of_others_stay_untouched(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("x")
+    with pytest.raises(fk.StorageError, match=r"holds mine.txt and no sweep"):
+        play(Sweep.of("work.lr", ["0.1"], 1, BASE), tmp_path)
+    pytest.importorskip("optuna")
+    with pytest.raises(fk.StorageError, match="holds no search"):
+        tune(BASE, [knob("work.lr=log(0.001, 0.5)")], tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
 def run(*words: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import typer
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
 from fedkeel.cli.display import console, plain_table
+from fedkeel.errors import ConfigError
 
 if TYPE_CHECKING:
     from fedkeel.experiment import Experiment
@@ -70,6 +71,8 @@ def stability(
     base = opt.experiment(file, [f"data.held_out={held_out}", *(settings or [])], given)
     place = out or paths.fresh("stability")
     screen = console(stderr=True)
+    if replace not in {"client", "sample"}:
+        raise ConfigError(f"--replace {replace}: choose one of client, sample")
     replaced: Literal["client", "sample"] = "sample" if replace == "sample" else "client"
     found = {}
     for name, one in _experiments(methods, base).items():

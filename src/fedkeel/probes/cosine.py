@@ -77,6 +77,7 @@ class Cosine(Probe):
         """Compare the move with those before it, and note it."""
         move = view.move.cpu()
         now = _unit(sketch(move, self.size))
+        notes = Note(*(part.cpu() for part in notes))  # where a resumed run has put them
         has = float(notes.seen) > 0
         marks = notes.marks
         alike = Alike(

@@ -55,7 +55,7 @@ class Costs(Probe):
         counted = seen.passes is not None
         gradients, forwards = seen.passes or (0, 0)
         spent = [down + seen.row["bytes_up"], gradients, forwards]
-        totals = state.values + torch.tensor(spent, dtype=torch.float64)
+        totals = state.values.cpu() + torch.tensor(spent, dtype=torch.float64)
         columns: Columns = {}
         for name, now, total in zip(_SUMS, spent, totals.tolist(), strict=True):
             if counted or name == "bytes":

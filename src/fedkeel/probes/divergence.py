@@ -83,12 +83,13 @@ class Divergence(Probe):
         change: Change = seen.measures
         if not self.keeps:
             v = (seen.x - seen.down.x).double()
-            found = change.square - 2 * torch.dot(v, change.vector) + squared(v)
-            return {"divergence/cohort": float(found)}, state
+            near = change.square - 2 * torch.dot(v, change.vector) + squared(v)
+            return {"divergence/cohort": float(near)}, state
         n = len(seen.clients)
         x0 = state.x0.double()
         total = state.total + n * change.vector
-        squares = state.squares + n * (change.square - 2 * torch.dot(x0, change.vector))
+        grown = float(change.square) - 2 * float(torch.dot(x0, change.vector))
+        squares = float(state.squares) + n * grown
         v = seen.x.double() - x0
-        found = (squares - 2 * torch.dot(v, total)) / seen.population + squared(v)
-        return {"divergence": float(found)}, Sums(state.x0, total, squares)
+        found = (squares - 2 * float(torch.dot(v, total))) / seen.population + float(squared(v))
+        return {"divergence": found}, Sums(state.x0, total, number(squares))

@@ -94,12 +94,12 @@ class Diversity(Probe):
         if self.of == MOVES:
             square, n = squared(seen.measures.move), len(seen.clients)
             return {name: _ratio(float(seen.measures.square), n * float(square))}, state
-        total = state.value + len(seen.clients) * seen.measures.value
+        total = float(state.value) + len(seen.clients) * float(seen.measures.value)
         mean = _leaf(seen.after, self.of.removesuffix("_i"))
         if mean is None:
-            return {name: None}, Square(total)
+            return {name: None}, Square(number(total))
         whole = seen.population**2 * float(squared(mean))
-        return {name: _ratio(float(total), whole)}, Square(total)
+        return {name: _ratio(total, whole)}, Square(number(total))
 
 
 def _ratio(above: float, below: float) -> float | None:

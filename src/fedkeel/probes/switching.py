@@ -20,6 +20,7 @@ from fedkeel.values import Count, NonNegative, value
 from fedkeel.vector import Vector
 
 SERVER = "server"
+_START = torch.tensor([0, 0, 0, -1, 0, 0], dtype=torch.float64)
 
 
 class Curve(NamedTuple):
@@ -88,13 +89,11 @@ class Switching(Probe):
     def begin(self, x0: Vector, layout: Layout) -> Record:
         """C_0 is ‖h^0‖² = 0, or not known before the first round."""
         optimum = x0[:0] if self.reference == SERVER else _load(self.reference, layout).to(x0)
-        return Curve(torch.tensor([0, 0, 0, -1, 0, 0], dtype=torch.float64), optimum)
+        return Curve(_START, optimum)
 
     def renew(self, state: Record) -> Record:
-        """A new stage has a curve of its own; a switch that happened is remembered."""
-        values = torch.zeros_like(state.values)
-        values[3] = state.values[3]
-        return Curve(values, state.optimum)
+        """A new stage has a curve of its own."""
+        return Curve(_START, state.optimum)
 
     def brief(self, state: Record) -> Record:
         """Tell clients the reference."""

@@ -38,7 +38,9 @@ class _Axis(NamedTuple):
     def ticks(self) -> list[float]:
         if self.log:
             first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
-            return [10.0**k for k in range(first, last + 1)] or [self.low, self.high]
+            factors = (1, 2, 5) if last - first < 2 else (1,)
+            marks = [factor * 10.0**k for k in range(first - 1, last + 1) for factor in factors]
+            return [mark for mark in marks if self.low <= mark <= self.high]
         step = _nice((self.high - self.low) / 4)
         first = math.ceil(self.low / step - 1e-9)
         return [step * k for k in range(first, math.floor(self.high / step + 1e-9) + 1)]
@@ -52,7 +54,8 @@ def lines(
     shown = {name: points for name, points in shown.items() if points}
     if not shown:
         return ""
-    height = _HEIGHT + 15 * math.ceil(len(shown) / 3)
+    abreast = 3 if max(map(len, shown)) < 17 else 2  # names in a line of the legend
+    height = _HEIGHT + 15 * math.ceil(len(shown) / abreast)
     values = [b for points in shown.values() for _, b in points]
     places = [a for points in shown.values() for a, _ in points]
     across = _axis(places, _LEFT, _WIDTH - _RIGHT, log=False)
@@ -67,7 +70,8 @@ def lines(
                 f'<circle cx="{across.place(a):.1f}" cy="{up.place(b):.1f}" r="2.6" fill="{colour}"/>'
                 for a, b in points
             ]
-        left, top = _LEFT + 130 * (number % 3), _HEIGHT + 4 + 15 * (number // 3)
+        left = _LEFT + 390 / abreast * (number % abreast)
+        top = _HEIGHT + 4 + 15 * (number // abreast)
         drawn.append(f'<rect x="{left:g}" y="{top:g}" width="16" height="3" fill="{colour}"/>')
         drawn.append(f'<text x="{left + 21:g}" y="{top + 5:g}" fill="#667085">{escape(name)}</text>')
     return (
@@ -95,10 +99,10 @@ def diagnostics(runs: Mapping[str, Sequence[Row]], columns: Sequence[str] | None
 
 
 def averaged(trials: Sequence[Trial]) -> dict[str, list[Row]]:
-    """Return a method's rows as means over its seeds, over the rounds that all have and columns all report."""
+    """Return a method's rows as means over its seeds: of the rounds and columns that all of them have."""
     found: dict[str, list[Row]] = {}
     for method, group in by_method(trials).items():
-        rows = []
+        rows: list[Row] = []
         for same in zip(*(trial.rows for trial in group), strict=False):
             numbers = [key for key in same[0] if all(isinstance(r.get(key), int | float) for r in same)]
             rows.append({key: statistics.fmean(row[key] for row in same) for key in numbers})

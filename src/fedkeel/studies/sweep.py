@@ -88,6 +88,10 @@ def play(
     sweep: Sweep, out: Path, *, workers: int = 1, done: Callable[[Trial, int, int], None] | None = None
 ) -> list[Trial]:
     """Run what is not run yet, `workers` at a time; `done` hears of each run, of how many and of all."""
+    with storage(out):
+        found = sorted(path.name for path in out.iterdir()) if out.exists() else []
+    if found and FILE not in found:
+        raise StorageError(f"{out}: holds {found[0]} and no sweep: choose an empty or new directory")
     sweep.save(out)
     jobs = sweep.jobs(out)
     trials: dict[tuple[str, int], Trial] = {}

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedkeel.errors import ConfigError, Diverged
+from fedkeel.errors import ConfigError, Diverged, StorageError
 from fedkeel.experiment import Experiment
 from fedkeel.expression import parse
-from fedkeel.runs import storage
+from fedkeel.runs import storage, write_durably
 
-JOURNAL = "journal.log"
+JOURNAL, FILE = "journal.log", "search.json"
 
 
 class Uniform(NamedTuple):
@@ -99,8 +100,7 @@ def tune(
     below the median of the others at that point. `told` hears of each trial: its number, accuracy, settings.
     """
     optuna = _optuna()
-    with storage(out):
-        out.mkdir(parents=True, exist_ok=True)
+    _same_search(out, {"experiment": base.table(), "knobs": [repr(one) for one in knobs]})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         backend = optuna.storages.journal.JournalFileBackend(str(out / JOURNAL))
@@ -121,6 +121,20 @@ def tune(
         if told is not None:
             told(trial.number, value, chosen)
     return _summary(study, knobs, optuna)
+
+
+def _same_search(out: Path, described: Mapping[str, Any]) -> None:
+    """Write what is searched, or refuse a directory that holds another search."""
+    path, text = out / FILE, json.dumps(described, sort_keys=True, ensure_ascii=False, indent=2)
+    with storage(out):
+        out.mkdir(parents=True, exist_ok=True)
+        if path.exists() and path.read_text() != text:
+            raise StorageError(
+                f"{out} belongs to another search (see {path}): choose another directory, or the same settings"
+            )
+        if not path.exists() and any(out.iterdir()):
+            raise StorageError(f"{out}: is not empty and holds no search: choose an empty or new directory")
+        write_durably(path, text.encode())
 
 
 def _attempt(

@@ -187,7 +187,9 @@ class Stacked:
     def _recorded(self, ready: Route, feed: Feed, examples: list[Tensor]) -> Recorded:
         """Return the recorded step of this kind and these shapes; record it where it is new."""
         shapes = tuple((tensor.shape, tensor.stride(), tensor.dtype, tensor.device) for tensor in examples)
-        key = (ready.kind, self.compiled, self.threads, self.oracle.layout, self._text, shapes)
+        names = tuple(name for part in (ready.start, feed, ready.words) for name, _ in leaves(part))
+        step = (ready.kind, names, shapes)
+        key = (step, self.compiled, self.threads, self.oracle.layout, self._text)
         known = _RECORDED.setdefault(self.setting.task, {})
         if key not in known:
             self._net.looks = 0
