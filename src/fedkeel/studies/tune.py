@@ -130,7 +130,7 @@ def _same_search(out: Path, described: Mapping[str, Any]) -> None:
         out.mkdir(parents=True, exist_ok=True)
         if path.exists() and path.read_text() != text:
             raise StorageError(
-                f"{out} belongs to another search (see {path}): choose another directory, or the same settings"
+                f"{out} belongs to another search (see {path}): choose another directory or the same settings"
             )
         if not path.exists() and any(out.iterdir()):
             raise StorageError(f"{out}: is not empty and holds no search: choose an empty or new directory")
