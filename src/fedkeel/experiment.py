@@ -38,6 +38,7 @@ _EITHER = {"work.epochs": "work.steps", "work.steps": "work.epochs"}  # giving o
 _NONE_IS_ALL = ("work.batch_size", "data.clients")
 
 Seed = Annotated[int, Field(ge=0)]
+ProbeText = Annotated[str, BeforeValidator(lambda text: (parse_probe(text), text)[1])]
 OrAll = BeforeValidator(lambda given: None if given == ALL else given)
 
 
@@ -103,7 +104,7 @@ class Experiment(BaseModel):
     workers: Count | None = None
     device: str = "cpu"
     target: Annotated[float, Field(gt=0, le=1)] | None = None
-    probes: list[str] = Field(default_factory=list)
+    probes: list[ProbeText] = Field(default_factory=list)
     data: DataSettings = DataSettings()
     model: ModelSettings = ModelSettings()
     work: Annotated[Work, BeforeValidator(_read_work)] = _WORK
@@ -113,13 +114,6 @@ class Experiment(BaseModel):
     def _reads(cls, method: str) -> str:
         parse_method(method)
         return method
-
-    @field_validator("probes")
-    @classmethod
-    def _read(cls, probes: list[str]) -> list[str]:
-        for probe in probes:
-            parse_probe(probe)
-        return probes
 
     @field_validator("engine")
     @classmethod

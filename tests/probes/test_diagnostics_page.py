@@ -37,4 +37,4 @@ def test_pictures_exist_and_commands_parse() -> None:
             for place, word in enumerate(words):
                 if word == flag:
                     read(words[place + 1])
-    assert fk.SwitchingRule(zeta=50, warm_up=20) is not None
+    assert fk.SwitchingRule(zeta=0.06, warm_up=10) is not None

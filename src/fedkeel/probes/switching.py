@@ -137,7 +137,7 @@ class Switching(Probe):
 
 @value
 class SwitchingRule:
-    """The rule as a trigger: `stages((FedDyn(), SwitchingRule(zeta=50, warm_up=20)), FedAvg())`.
+    """The rule as a trigger: `stages((FedDyn(), SwitchingRule(zeta=0.06, warm_up=10)), FedAvg())`.
 
     The stage ends after the first round that `Switching` names; `train` adds that probe by itself.
     """

@@ -1,0 +1,189 @@
+"""Run directories: what a run leaves on disk, complete or absent at every instant.
+
+    experiment.toml   the experiment            manifest.json    versions, seeds, hashes, every variant
+    metrics.jsonl     a row a round             timings.jsonl    what may differ between two equal runs
+    checkpoints/      the last two              model.safetensors  the final model
+
+No pickle is read or written. A lock keeps a second process out.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fedkeel.errors import StorageError
+
+TIMINGS = ("seconds",)
+
+
+class RunDirectory:
+    """A run's directory, held by this process alone."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with storage(path):
+            path.mkdir(parents=True, exist_ok=True)
+            _refuse_strangers(path)
+            self._lock = (path / ".lock").open("w")
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self._lock.close()
+                raise StorageError(f"{path}: another process is working in this run directory") from None
+
+    def close(self) -> None:
+        """Let others in."""
+        self._lock.close()
+
+    @property
+    def holds_run(self) -> bool:
+        """Tell whether a run was begun here."""
+        return (self.path / "manifest.json").exists()
+
+    def describe(self, experiment: str, manifest: Mapping[str, Any]) -> None:
+        """Write what the run is. The manifest comes last: it marks the run as begun."""
+        with storage(self.path):
+            write_durably(self.path / "experiment.toml", experiment.encode())
+            write_durably(self.path / "manifest.json", _json(manifest, indent=2).encode())
+
+    def manifest(self) -> dict[str, Any]:
+        """Return the manifest of the run that is here."""
+        return read_manifest(self.path)
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Add a round's row; timings go to a file of their own."""
+        timing = {"round": row["round"], **{name: row[name] for name in TIMINGS}}
+        lasting = {name: value for name, value in row.items() if name not in TIMINGS}
+        with storage(self.path):
+            for name, part in (("metrics.jsonl", lasting), ("timings.jsonl", timing)):
+                with (self.path / name).open("a") as file:
+                    file.write(_json(part) + "\n")
+
+    def keep_rows(self, count: int) -> list[dict[str, Any]]:
+        """Cut the metrics after the first `count` rounds (and a torn last line) and return them."""
+        rows = read_rows(self.path)[:count]
+        if len(rows) < count:
+            raise StorageError(
+                f"{self.path / 'metrics.jsonl'}: {len(rows)} rows, but the checkpoint was made after round "
+                f"{count}: the file was damaged; restore it or start anew in another directory"
+            )
+        with storage(self.path):
+            for name, drop in (("metrics.jsonl", TIMINGS), ("timings.jsonl", None)):
+                kept = [
+                    {k: v for k, v in row.items() if (k not in drop if drop else k in ("round", *TIMINGS))}
+                    for row in rows
+                ]
+                write_durably(self.path / name, "".join(_json(row) + "\n" for row in kept).encode())
+        return rows
+
+    def sync_rows(self) -> None:
+        """Make the rows durable, before a checkpoint counts on them."""
+        with storage(self.path):
+            sync_directory(self.path)
+            for name in ("metrics.jsonl", "timings.jsonl"):
+                if (self.path / name).exists():
+                    with (self.path / name).open("a") as file:
+                        os.fsync(file.fileno())
+
+
+def _refuse_strangers(path: Path) -> None:
+    """Leave a directory alone that holds something else than a run."""
+    names = ("experiment.toml", "manifest.json")
+    if (path / names[1]).exists():
+        return
+    ours = {".lock", names[0], *(_temporary(path / name).name for name in names)}
+    strangers = sorted(p.name for p in path.iterdir() if p.name not in ours)
+    if strangers:
+        raise StorageError(
+            f"{path}: holds {strangers[0]} and no run of fedkeel: choose an empty or new directory"
+        )
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """Return the manifest of the run in a directory."""
+    try:
+        manifest: dict[str, Any] = json.loads((path / "manifest.json").read_text())
+    except FileNotFoundError:
+        raise StorageError(
+            f"{path}: no run here (manifest.json is missing); `fedkeel runs` lists runs"
+        ) from None
+    except (OSError, json.JSONDecodeError) as problem:
+        raise StorageError(f"{path / 'manifest.json'}: cannot be read: {problem}") from None
+    return manifest
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Return a run's rows with their timings, up to the first torn or missing line."""
+    timings = {row["round"]: row for row in _lines(path / "timings.jsonl")}
+    rows = []
+    for place, row in enumerate(_lines(path / "metrics.jsonl")):
+        if row.get("round") != place:
+            break
+        rows.append({**row, **timings.get(place, dict.fromkeys(TIMINGS, 0.0))})
+    return rows
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    if not path.exists():
+        return
+    with storage(path):
+        text = path.read_text()
+    for line in text.splitlines(keepends=True):
+        if not line.endswith("\n"):
+            return
+        try:
+            yield json.loads(line)
+        except json.JSONDecodeError:
+            return
+
+
+def _json(value: Any, indent: int | None = None) -> str:
+    return json.dumps(value, indent=indent, ensure_ascii=False)
+
+
+@contextmanager
+def storage(path: Path) -> Iterator[None]:
+    """Turn the system's refusals into messages that name the path and the fix."""
+    try:
+        yield
+    except OSError as problem:
+        fix = {
+            errno.ENOSPC: "free some room and resume; the last checkpoint is whole",
+            errno.EDQUOT: "free some room and resume; the last checkpoint is whole",
+            errno.EACCES: "choose a directory you may write to",
+            errno.EROFS: "choose a directory you may write to",
+        }.get(problem.errno or 0, "choose another directory")
+        where = problem.filename or path
+        raise StorageError(f"{where}: {problem.strerror or problem}: {fix}") from problem
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Write a file so that it is there whole or not at all, even after a crash."""
+    temporary = _temporary(path)
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    sync_directory(path.parent)
+
+
+def _temporary(path: Path) -> Path:
+    """Return the name under which a file is written before it takes its own."""
+    return path.with_name(f".{path.name}.tmp")
+
+
+def sync_directory(path: Path) -> None:
+    """Make a directory's entries durable."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
