@@ -54,9 +54,16 @@ def _measure(results: dict[str, Any], options: argparse.Namespace, plan: Plan, l
         from benchlib import inside  # noqa: PLC0415  imports fedkeel
 
         if "methods" in options.parts:
-            results["methods"] = inside.methods(plan, log)
+            results["methods"] = inside.methods(plan, log, _best_threads(results))
         if "sweeps" in options.parts:
             results["sweeps"] = inside.sweeps(plan, log)
+
+
+def _best_threads(results: dict[str, Any]) -> int | None:
+    """Return the bare loop's best number of threads on the CNN today, where it is known."""
+    facts = results["versus"].get("cnn", {}).get("facts", {})
+    found: int | None = facts.get("bare loop", {}).get("threads")
+    return found
 
 
 def _pythons(peers: list[str], plan: Plan, log: Log) -> dict[str, Path]:

@@ -79,13 +79,14 @@ def figure_2() -> dict[str, Any]:
         "FedSAGD(λ=1, μ=0.1)": (fk.FedSAGD(0.9, 1.0, 0.1), 0.1),
         "FedSAGD, lr 0.001": (fk.FedSAGD(), 0.001),
     }
+    undrawn = {"FedProx": fk.FedProx(0.001), "FedDyn": fk.FedDyn(0.01), "SCAFFOLD": fk.SCAFFOLD()}
     found = {}
-    for name, (method, lr) in cases.items():
+    for name, (method, lr) in {**cases, **{f"{n}, lr 0.001": (m, 0.001) for n, m in undrawn.items()}}.items():
         work = fk.Work(steps=10, batch_size=50, lr=lr)
         found[name] = stability(task, federation, method, rounds=60, cohort=5, work=work, pairs=5)
     write(
         "stability",
-        lines("‖x − x'‖, one client replaced", {n: list(enumerate(f.mean)) for n, f in found.items()}),
+        lines("‖x − x'‖, one client replaced", {n: list(enumerate(found[n].mean)) for n in cases}),
     )
     return {name: (one.mean[-1], one.largest[-1], one.local[-1], one.gap) for name, one in found.items()}
 

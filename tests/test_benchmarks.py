@@ -78,6 +78,8 @@ def test_noise_is_called_noise() -> None:
         (Ratio(1.01, 1.0, 1.02, 15), 1.03, False, "reached"),
         (Ratio(1.06, 1.04, 1.08, 15), 1.03, False, "not reached"),
         (Ratio(1.04, 1.01, 1.06, 15), 1.03, False, "not resolved (the median says not reached)"),
+        (Ratio(1.5, 1.4, 1.6, 14), 1.0, True, "not resolved (only 14 pairs)"),
+        (Ratio(9.0, 8.0, 9.9, 5), 4.0, True, "reached"),
         (None, 1.0, True, "not measured"),
     ],
 )

@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy
 from benchlib.turns import Enough, Turns, job
 from benchlib.workloads import Data, Workload, build_model, load_data, without_fedkeel
 
-_TRIALS, _STEPS = 2, 5
+_TRIALS, _STEPS = 5, 4
 
 
 class Kernel(nn.Module):
@@ -64,9 +64,7 @@ class Bare:
         x, y = self.data[0][own], self.data[1][own]
         for _ in range(self.workload.epochs):
             order = torch.randperm(size)  # gathered once an epoch: leaner than once a batch
-            yield from zip(
-                x[order].split(self.workload.batch), y[order].split(self.workload.batch), strict=True
-            )
+            yield from zip(*(part[order].split(self.workload.batch) for part in (x, y)), strict=True)
 
     def step(self, x: Tensor, y: Tensor) -> None:
         """Take one step of SGD."""

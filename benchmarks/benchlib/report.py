@@ -110,8 +110,9 @@ def _methods(results: dict[str, Any]) -> str:
     rows = [[name, _cell(ratio(column, base), "—")] for name, column in columns.items() if name != "FedAvg"]
     few = "" if len(base) >= FEW else f" Only {len(base)} pairs: a few per cent are not resolved."
     return (
-        f"## Methods against FedAvg on the CNN\n\n{measured['workload']['cohort']} clients a round, so that "
-        f"the server's work weighs more than in the workload; FedAvg takes {median(base):.3g} s.{few}\n\n"
+        f"## Methods against FedAvg on the CNN\n\nSerial on {measured['threads']} threads; clients a "
+        f"round: {measured['workload']['cohort']}, so the server's work weighs more than in the workload. "
+        f"FedAvg takes {median(base):.3g} s a round.{few}\n\n"
         + _table(["method", "seconds a round / FedAvg's"], rows)
     )
 

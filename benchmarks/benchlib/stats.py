@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 FEW = 15  # fewer pairs than this resolve no few per cent
+_LEAST, _SMALL = 5, 0.1  # the same for ratios further from one than this
 _RESAMPLES = 4000
 
 
@@ -45,6 +46,8 @@ def verdict(found: Ratio | None, target: float, *, at_least: bool) -> str:
     """Judge a figure to reach: by the whole interval, else by the median with a warning."""
     if found is None:
         return "not measured"
+    if found.pairs < (FEW if abs(target - 1.0) < _SMALL else _LEAST):
+        return f"not resolved (only {found.pairs} pairs)"
     low, high, middle = (
         (found.low, found.high, found.median) if at_least else (-found.high, -found.low, -found.median)
     )

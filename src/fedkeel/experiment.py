@@ -104,7 +104,7 @@ class Experiment(BaseModel):
     workers: Count | None = None
     device: str = "cpu"
     target: Annotated[float, Field(gt=0, le=1)] | None = None
-    probes: list[ProbeText] = Field(default_factory=list)
+    probes: list[ProbeText] | None = None
     data: DataSettings = DataSettings()
     model: ModelSettings = ModelSettings()
     work: Annotated[Work, BeforeValidator(_read_work)] = _WORK
@@ -168,8 +168,6 @@ class Experiment(BaseModel):
         table["work"] = _plain({knob.name: getattr(self.work, knob.name) for knob in knobs})
         if self.work.schedule is not None:
             table["work"]["schedule"] = repr(self.work.schedule)
-        if not table["probes"]:
-            del table["probes"]
         if not table["data"]["options"]:
             del table["data"]["options"]
         table["work"].setdefault("batch_size", ALL)
@@ -237,7 +235,7 @@ class Experiment(BaseModel):
             threads=self.threads,
             workers=self.workers,
             device=self.device,
-            probes=[parse_probe(probe) for probe in self.probes],
+            probes=[parse_probe(probe) for probe in self.probes or ()],
             callback=callback,
             experiment=self.table(),
         )

@@ -145,7 +145,7 @@ def test_the_rule_switches_after_the_round_the_probe_names() -> None:
 
 def test_probes_in_files(tmp_path: Path) -> None:
     experiment = Experiment(probes=["divergence", "diversity(every=5)"], rounds=2)
-    assert [parse_probe(text) for text in experiment.probes] == [Divergence(), Diversity(every=5)]
+    assert [parse_probe(text) for text in experiment.probes or ()] == [Divergence(), Diversity(every=5)]
     (tmp_path / "e.toml").write_text(experiment.to_toml())
     assert Experiment.load(tmp_path / "e.toml") == experiment
     assert experiment.with_settings(['probes=["drift"]']).probes == ["drift"]
