@@ -13,7 +13,7 @@ from problems import play, tiny_net
 from torch import nn
 
 import fedkeel as fk
-from fedkeel.runs import read_rows
+from fedkeel.runs import read_rows, read_timings
 
 SIZES = [3, 8, 5, 11, 4, 7]
 WORK = fk.Work(epochs=1, batch_size=3, lr=0.1)
@@ -253,3 +253,11 @@ def test_float_precisions_may_differ_between_clients() -> None:
     federation = fk.Federation.from_arrays(clients, test=(np.ones((2, 3), np.float32), [0, 1]))
     result = fk.train(tiny_net(SIZES).task, federation, fk.FedAvg(), rounds=1, cohort=2, work=WORK)
     assert result.server.x.dtype == torch.float64
+
+
+def test_what_watching_took_is_kept_beside_the_timings(tmp_path: Path) -> None:
+    train(rounds=2, run_dir=tmp_path)
+    train(rounds=4, run_dir=tmp_path, resume=True)
+    for place, timing in enumerate(read_timings(tmp_path)):
+        assert timing["round"] == place
+        assert 0 < timing["evaluation"] + timing["probes"] < timing["seconds"]

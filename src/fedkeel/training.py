@@ -63,6 +63,7 @@ class Session:
 
     def __init__(self, loop: Loop, state: State, store: Store, history: list[Row]) -> None:
         self.loop, self.state, self.store, self.history = loop, state, store, history
+        self.spent: dict[str, float] = {}  # seconds that watching the last round took, not training it
 
     def rounds(self) -> Iterator[Row]:
         """Train to the last round; yield each round's row."""
@@ -71,12 +72,13 @@ class Session:
                 self._hand_over()
             started = time.perf_counter()
             with threads(self.loop.engine.threads):
-                state, row, memories = play(self.loop, self.state, self.store)
+                state, row, memories, spent = play(self.loop, self.state, self.store)
             row["seconds"] = time.perf_counter() - started
             with uninterrupted():
                 self.state = state
                 self.store.commit(memories)
                 self.history.append(row)
+                self.spent = spent
             yield row
 
     def _hand_over(self) -> None:
@@ -95,8 +97,10 @@ class Session:
             self.store.commit(notes)
 
 
-def play(loop: Loop, state: State, store: Mapping[int, Record]) -> tuple[State, Row, dict[int, Record]]:
-    """Play one round: return the next state, the round's row and the cohort's new memories."""
+def play(
+    loop: Loop, state: State, store: Mapping[int, Record]
+) -> tuple[State, Row, dict[int, Record], dict[str, float]]:
+    """Play one round: return the next state, the row, the cohort's memories, and what watching took."""
     algorithm = loop.stages.parts[state.stage].method
     clients = loop.population.draw(state.round)
     panel, watch = loop.panel, loop.panel.watch(state.probes, state.round, loop.rounds)
@@ -111,11 +115,14 @@ def play(loop: Loop, state: State, store: Mapping[int, Record]) -> tuple[State, 
     cohort = loop.population.cohort(state.round, loop.rounds, clients)
     server = algorithm.aggregate(state.server, harvest.upload.up, cohort)
     following = State(state.round + 1, state.stage, state.x0, server, harvest.upload.buffers)
+    trained = time.perf_counter()
+    judged = _evaluate(loop, following)
+    spent = {"evaluation": time.perf_counter() - trained}
     row: Row = {
         "round": state.round,
         "stage": state.stage,
         "cohort": clients,
-        **_evaluate(loop, following),
+        **judged,
         "train_loss": sum(harvest.losses) / len(harvest.losses),
         "norm": float(norm(algorithm.models(server)["x"])),
         "lr": lr,
@@ -142,9 +149,11 @@ def play(loop: Loop, state: State, store: Mapping[int, Record]) -> tuple[State, 
         layout=loop.oracle.layout,
         evaluate=lambda vector, data: _judge(loop, vector, following.buffers, data),
     )
+    evaluated = time.perf_counter()
     columns, probes = panel.report(state.probes, seen)
+    spent["probes"] = time.perf_counter() - evaluated
     kept = {client: memory for client, memory in zip(clients, renewed, strict=True) if memory}
-    return following._replace(probes=probes), row | columns, kept
+    return following._replace(probes=probes), row | columns, kept, spent
 
 
 def _judge(loop: Loop, vector: Vector, buffers: Vector, data: Batch) -> dict[str, float]:

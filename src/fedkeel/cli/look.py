@@ -202,11 +202,23 @@ def _show_run(directory: Path) -> None:
         facts += [
             ("accuracy", f"{100 * points[-1][1]:.1f} %, best {100 * best[1]:.1f} % after round {best[0]}"),
             ("curve", _spark([value for _, value in points])),
-            ("cost", f"{shown_bytes(sent)} sent, {shown_time(sum(row['seconds'] for row in rows))}"),
+            ("cost", f"{shown_bytes(sent)} sent, {_shown_seconds(directory)}"),
         ]
     if found["state"] != "finished":
         facts.append(("go on", f"fedkeel resume {shlex.quote(str(directory))}"))
     console().print("\n".join(f"{name:<10}{text}" for name, text in facts), markup=False, soft_wrap=True)
+
+
+def _shown_seconds(directory: Path) -> str:
+    """Return what a run took, and how much of it was watching rather than training."""
+    from fedkeel.runs import read_timings  # noqa: PLC0415
+
+    timings = read_timings(directory)
+    total, *watching = (
+        sum(row.get(name, 0.0) for row in timings) for name in ("seconds", "evaluation", "probes")
+    )
+    evaluation, probes = (f"{part / total:.1%}" if total else "0 %" for part in watching)
+    return f"{shown_time(total)}, of which {evaluation} evaluation and {probes} probes"
 
 
 def _spark(values: list[float]) -> str:

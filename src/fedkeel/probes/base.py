@@ -8,6 +8,7 @@ keeps. All of it lies in the run's own checkpoints, so a resumed run reports the
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -123,8 +124,8 @@ class Run(NamedTuple):
     uniform: bool
 
 
-class Probe:
-    """Base of all probes. Every part has a default that does nothing; `every` is the period in rounds.
+class Probe(ABC):
+    """Base of all probes: `names` and `report`, and parts that do nothing by default; `every` is the period.
 
     `always`: it must see every round, whatever its period (running sums). `at_clients`: it has a client part.
     `traces`: it asks the walk for `path2`. `keeps`: clients keep notes for it.
@@ -137,11 +138,11 @@ class Probe:
     traces: ClassVar[bool] = False
     keeps: ClassVar[bool] = False
 
+    @abstractmethod
     def names(self, layout: Layout) -> tuple[str, ...]:
         """Return the columns it reports; they are None in rounds that it leaves out."""
-        raise NotImplementedError
 
-    def check(self, run: Run) -> None:
+    def check(self, run: Run) -> None:  # noqa: B027  most probes work in every run
         """Raise ConfigError where it cannot work in this run."""
 
     def due(self, round: int, rounds: int) -> bool:
@@ -166,11 +167,11 @@ class Probe:
 
     def measure(self, view: ClientView, notes: Record, brief: Record) -> tuple[Record, Record]:
         """Return a record of float64 tensors to be averaged over the cohort, and the client's new notes."""
-        raise NotImplementedError
+        return Nothing(), notes
 
+    @abstractmethod
     def report(self, state: Record, seen: RoundView) -> tuple[Columns, Record]:
         """Return the round's columns and the next state."""
-        raise NotImplementedError
 
 
 def number(value: float) -> Vector:

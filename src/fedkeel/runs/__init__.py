@@ -4,9 +4,18 @@ from fedkeel.runs.directory import (
     RunDirectory,
     read_manifest,
     read_rows,
+    read_timings,
     storage,
     sync_directory,
     write_durably,
 )
 
-__all__ = ["RunDirectory", "read_manifest", "read_rows", "storage", "sync_directory", "write_durably"]
+__all__ = [
+    "RunDirectory",
+    "read_manifest",
+    "read_rows",
+    "read_timings",
+    "storage",
+    "sync_directory",
+    "write_durably",
+]

@@ -57,9 +57,9 @@ class RunDirectory:
         """Return the manifest of the run that is here."""
         return read_manifest(self.path)
 
-    def append(self, row: Mapping[str, Any]) -> None:
-        """Add a round's row; timings go to a file of their own."""
-        timing = {"round": row["round"], **{name: row[name] for name in TIMINGS}}
+    def append(self, row: Mapping[str, Any], spent: Mapping[str, float]) -> None:
+        """Add a round's row; timings, and the seconds spent on watching it, go to a file of their own."""
+        timing = {"round": row["round"], **{name: row[name] for name in TIMINGS}, **spent}
         lasting = {name: value for name, value in row.items() if name not in TIMINGS}
         with storage(self.path):
             for name, part in (("metrics.jsonl", lasting), ("timings.jsonl", timing)):
@@ -74,12 +74,10 @@ class RunDirectory:
                 f"{self.path / 'metrics.jsonl'}: {len(rows)} rows, but the checkpoint was made after round "
                 f"{count}: the file was damaged; restore it or start anew in another directory"
             )
+        lasting = [{name: value for name, value in row.items() if name not in TIMINGS} for row in rows]
+        timings = [timing for timing in read_timings(self.path) if timing["round"] < count]
         with storage(self.path):
-            for name, drop in (("metrics.jsonl", TIMINGS), ("timings.jsonl", None)):
-                kept = [
-                    {k: v for k, v in row.items() if (k not in drop if drop else k in ("round", *TIMINGS))}
-                    for row in rows
-                ]
+            for name, kept in (("metrics.jsonl", lasting), ("timings.jsonl", timings)):
                 write_durably(self.path / name, "".join(_json(row) + "\n" for row in kept).encode())
         return rows
 
@@ -121,13 +119,18 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """Return a run's rows with their timings, up to the first torn or missing line."""
-    timings = {row["round"]: row for row in _lines(path / "timings.jsonl")}
+    timings = {row["round"]: row for row in read_timings(path)}
     rows = []
     for place, row in enumerate(_lines(path / "metrics.jsonl")):
         if row.get("round") != place:
             break
-        rows.append({**row, **timings.get(place, dict.fromkeys(TIMINGS, 0.0))})
+        rows.append({**row, **{name: timings.get(place, {}).get(name, 0.0) for name in TIMINGS}})
     return rows
+
+
+def read_timings(path: Path) -> list[dict[str, Any]]:
+    """Return what each round of a run took: `seconds` in all, of which `evaluation` and `probes`."""
+    return list({row["round"]: row for row in _lines(path / "timings.jsonl")}.values())
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:

@@ -40,7 +40,7 @@ class Keeper:
 
     def row(self, session: Session, row: Row) -> None:
         """Keep a round's row, and a checkpoint where one is due."""
-        self.directory.append(row)
+        self.directory.append(row, session.spent)
         done = session.state.round
         due = done % self.every == 0 if self.every else time.monotonic() - self._last > _CHECKPOINT_SECONDS
         if due or done == session.loop.rounds:
