@@ -66,8 +66,8 @@ def quadratic(spectrum, clients, seed):
         hessians.append(x.T @ x / size)
     model = nn.Linear(size, 1, bias=False).double()
     nn.init.zeros_(model.weight)
-    bottom = float(np.linalg.eigvalsh(np.mean(hessians, axis=0))[0])
     top = max(spectrum)
+    bottom = min(top, float(np.linalg.eigvalsh(np.mean(hessians, axis=0))[0]))  # rounding may lift it above
     constants = bs.Constants(
         a=0, b=top / 2, alpha=0, beta=top, tau1=min(0.99, math.sqrt(2 * bottom)), tau2=math.sqrt(2 * top)
     )
