@@ -14,8 +14,11 @@ from typing import Any
 
 from benchlib.workloads import Workload
 
+KEPT = ", heap kept"
 HERE = Path(__file__).parents[1]
 _START_SECONDS, _TURN_SECONDS, _END_SECONDS = 180.0, 180.0, 15.0
+# glibc gives large freed blocks back at once, and the kernel then clears them anew, page by page.
+HEAP_KEPT = {"MALLOC_MMAP_THRESHOLD_": str(2**30), "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1)}
 _TURN = 0.25  # a turn of many short rounds lasts about this long
 
 
@@ -33,6 +36,7 @@ class Contender:
         job = json.dumps({"workload": workload.to_json(), "data": data, "options": options})
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed with the process
         environment = {**os.environ, "PYTHONPATH": str(HERE), "PYTHONWARNINGS": "ignore"}
+        environment |= HEAP_KEPT if name.endswith(KEPT) else {}
         self._process = subprocess.Popen(
             [*command, job],
             stdin=subprocess.PIPE,
@@ -95,9 +99,9 @@ class Contender:
         return lines[-1][:300] if lines else f"ended with code {self._process.poll()}"
 
 
-def bare(workload: Workload, data: str | None) -> Contender:
+def bare(workload: Workload, data: str | None, name: str) -> Contender:
     """Return the bare loop."""
-    return Contender("bare loop", [sys.executable, "-m", "benchlib.bare"], workload, data)
+    return Contender(name, [sys.executable, "-m", "benchlib.bare"], workload, data)
 
 
 def ours(workload: Workload, data: str | None, name: str, **options: Any) -> Contender:

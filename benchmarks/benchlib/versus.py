@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from benchlib.contender import Contender, Failed, bare, ours, peer
+from benchlib.contender import KEPT, Contender, Failed, bare, ours, peer
 from benchlib.machine import load
 from benchlib.plan import Log, Plan, Pythons
 from benchlib.race import Columns, interleave
@@ -17,6 +17,7 @@ from benchlib.stats import median
 from benchlib.workloads import Workload, make_data
 
 BARE, SERIAL = "bare loop", "fedkeel serial"
+BARE_KEPT, SERIAL_KEPT = BARE + KEPT, SERIAL + KEPT
 ENGINES = ("serial", "stacked", "processes", "auto")
 _SLOW = 1.0  # seconds a round from which peers take only every third turn
 
@@ -44,6 +45,7 @@ class Versus:
                 pairs = self._race(
                     "pairs", self.plan.repetitions, self.plan.pairs_seconds, self._rare(screening)
                 )
+                overhead = self._overhead(best)
                 flower = self._flower(best)
             finally:
                 self._keep(set())
@@ -52,6 +54,7 @@ class Versus:
             "best": best,
             "screening": screening,
             "pairs": pairs,
+            "overhead": overhead,
             "flower": flower,
             "facts": self.facts,
             "failures": self.failures,
@@ -60,7 +63,7 @@ class Versus:
 
     def _start_all(self) -> None:
         workload, data = self.workload, self.data
-        self._start(BARE, lambda: bare(workload, data))
+        self._start(BARE, lambda: bare(workload, data, BARE))
         threads = self.facts.get(BARE, {}).get("threads", 1)
         for engine in ENGINES if not self.plan.quick else ("serial", "stacked", "auto"):
             options = {"threads": threads} if engine == "serial" else {}
@@ -106,6 +109,21 @@ class Versus:
             failed=self._failed,
             report=lambda text: self.log.say(f"{self.workload.name}: {what} {text}"),
         )
+
+    def _overhead(self, best: str) -> Columns:
+        """Measure what serial adds to the bare loop, without the allocator's luck: it can exceed the rest."""
+        if self.plan.quick or len(self.workload.shape) != 3:
+            return {}
+        self._keep({best})
+        waiting, self.running = self.running, {}
+        try:
+            self._start(BARE_KEPT, lambda: bare(self.workload, self.data, BARE_KEPT))
+            options = {"engine": "serial", "threads": self.facts[BARE_KEPT]["threads"]}
+            self._start(SERIAL_KEPT, lambda: ours(self.workload, self.data, SERIAL_KEPT, **options))
+            return self._race("overhead", self.plan.repetitions, 0.6 * self.plan.pairs_seconds)
+        finally:
+            self._keep(set())
+            self.running = waiting
 
     def _flower(self, best: str) -> Columns:
         """Measure Flower against fedkeel's best alone: Ray's idle processes would disturb the others."""
