@@ -16,7 +16,7 @@ from benchlib.workloads import Workload
 
 KEPT = ", heap kept"
 HERE = Path(__file__).parents[1]
-_START_SECONDS, _TURN_SECONDS, _END_SECONDS = 180.0, 180.0, 15.0
+_START_SECONDS, _TURN_SECONDS, _END_SECONDS = 100.0, 180.0, 15.0
 # glibc gives large freed blocks back at once, and the kernel then clears them anew, page by page.
 HEAP_KEPT = {"MALLOC_MMAP_THRESHOLD_": str(2**30), "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1)}
 _TURN = 0.25  # a turn of many short rounds lasts about this long
