@@ -20,7 +20,7 @@ from fedkeel.tomlfile import dump
 from fedkeel.training import Row
 
 FILE = "comparison.toml"
-_SPEED_ONLY = ("rounds", "engine", "threads", "workers", "checkpoint_every", "target")
+SPEED_ONLY = ("rounds", "engine", "threads", "workers", "checkpoint_every", "target")
 
 
 class Job(NamedTuple):
@@ -69,9 +69,10 @@ class Comparison(NamedTuple):
             raise ConfigError("nothing to compare: name the methods, as in fedkeel compare fedavg scaffold")
         made: dict[str, str] = {}
         for text in methods:
-            first = made.setdefault(repr(parse_method(text)), text)
-            if first is not text:
-                raise ConfigError(f"{text!r} is given twice (as {first!r}): leave one out")
+            key = repr(parse_method(text))
+            if key in made:
+                raise ConfigError(f"{text!r} is given twice (as {made[key]!r}): leave one out")
+            made[key] = text
         return cls(tuple(spell_method(text) for text in methods), tuple(range(seeds)), base)
 
     def jobs(self, out: Path) -> list[Job]:
@@ -143,7 +144,7 @@ def folder(method: str) -> str:
 
 def _essence(experiment: Experiment) -> dict[str, Any]:
     """Return what the rows depend on; methods may be written in several ways."""
-    table = {key: value for key, value in experiment.table().items() if key not in _SPEED_ONLY}
+    table = {key: value for key, value in experiment.table().items() if key not in SPEED_ONLY}
     return {**table, "method": repr(experiment.algorithm())}
 
 

@@ -42,6 +42,15 @@ def test_the_tables_of_the_papers_and_where_they_disagree() -> None:
     assert "counted 1.50× (each client receives its own copy), 1.09× (one broadcast)" in text
 
 
+def test_fedavg_is_its_own_measure() -> None:
+    """The reference is the run that is shown, however it is written and wherever it stands."""
+    lines = count(
+        [("SCAFFOLD", fk.SCAFFOLD()), ("FedAvg", fk.FedAvg()), ("plain", fk.FedAvg(lr=1.0))], rounds=3
+    )
+    assert [line.seconds for line in lines[1:]] == [1.0, 1.0]
+    assert lines[0].seconds > 0
+
+
 def test_every_entry_of_the_papers_is_about_a_method_there_is() -> None:
     assert {claim.method for claim in CLAIMS} <= {made.__name__ for made in fk.METHODS}
     assert sum(claim.source == "FedSAGD, Table 1" for claim in CLAIMS) == 11
@@ -56,3 +65,7 @@ def test_the_command() -> None:
     shown = CliRunner().invoke(app, ["costs", "fedavg", "fedcm", "--rounds", "2"])
     assert "Where they disagree" in shown.stdout
     assert "FedSAGD, Table 1" in shown.stdout
+    assert "seconds: a round's processor time over that of FedAvg's round beside it" in shown.stdout
+    wrong = CliRunner().invoke(app, ["costs", "fedavvg"])
+    assert wrong.exit_code == 2
+    assert "did you mean 'FedAvg'?" in wrong.output

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
 import fedkeel as fk
-from fedkeel.studies.interaction import interaction, study
+from fedkeel.studies.interaction import Moment, interaction, study
+from fedkeel.training import Session
 
 
 def by_hand(
@@ -75,15 +80,16 @@ def test_centring_is_an_argument() -> None:
         interaction(models, components=6)
 
 
-def test_the_study_of_a_run() -> None:
+def looks(**options: Any) -> list[Moment]:
     federation = fk.data.load("digits").split(fk.DirichletByClass(0.1), clients=10, seed=0)
     task = fk.Task(fk.models.build("mlp", shape=(64,), classes=10, seed=0))
     work = fk.Work(epochs=1, batch_size=20, lr=0.1)
-    found = list(
-        study(
-            task, federation, fk.FedDyn(), rounds=4, cohort=5, work=work, every=2, points=200, components=10
-        )
-    )
+    asked: dict[str, Any] = {"every": 2, "points": 200, "components": 10} | options
+    return list(study(task, federation, fk.FedDyn(), rounds=4, cohort=5, work=work, **asked))
+
+
+def test_the_study_of_a_run() -> None:
+    found = looks()
     assert [moment.round for moment in found] == [2, 4]
     for moment in found:
         assert sum(moment.histogram) == moment.features
@@ -92,3 +98,76 @@ def test_the_study_of_a_run() -> None:
         counts = [count for _, count in moment.sweep]
         assert counts == sorted(counts)  # a stricter correlation leaves more features apart
         assert dict(moment.sweep)[0.5] == moment.features
+
+
+def test_a_kept_study_is_the_same_and_trains_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To be killed at any instant is in test_kill_studies.py."""
+    found = looks(keep=tmp_path)
+    assert found == looks()
+    monkeypatch.setattr(Session, "rounds", None)
+    assert looks(keep=tmp_path) == found
+
+
+def test_a_damaged_look_is_taken_again(tmp_path: Path) -> None:
+    found = looks(keep=tmp_path)
+    for damage in (b"", b'0123 {"round": 2', b"\xff\xfe"):
+        (tmp_path / "round-00000002.json").write_bytes(damage)
+        with pytest.warns(UserWarning, match="is damaged and is made again"):
+            assert looks(keep=tmp_path) == found
+
+
+def test_an_interrupted_study_keeps_the_rounds_it_has_played(tmp_path: Path) -> None:
+    played: list[int] = []
+
+    def interrupt(row: dict[str, Any]) -> None:
+        played.append(row["round"])
+        if len(played) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(fk.errors.Stopped, match="stopped after 3 of 4 rounds"):
+        looks(keep=tmp_path, progress=interrupt)
+    assert looks(keep=tmp_path, progress=interrupt) == looks()
+    assert played == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"points": 100}, "its points is 200, not 100"),
+        ({"every": 4}, "its every is 2, not 4"),
+        ({"seed": 1}, "its seed is 0, not 1"),
+        ({"gammas": (0.5,)}, "its gammas is"),
+    ],
+)
+def test_a_directory_of_other_arguments_is_refused(
+    tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    looks(keep=tmp_path)
+    with pytest.raises(fk.StorageError, match=f"belongs to another interaction study: {message}"):
+        looks(keep=tmp_path, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"every": 5}, "every = 5, but the run has 4 rounds"),
+        ({"components": 500}, "components = 500, but the features span at most"),
+        ({"gamma_corr": 1.5}, "gamma_corr = 1.5: give a number between 0 and 1"),
+        ({"gammas": (0.5, 0.0)}, "gamma_corr = 0.0"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_the_run_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], message: str
+) -> None:
+    monkeypatch.setattr(Session, "rounds", None)
+    with pytest.raises(fk.ConfigError, match=message):
+        looks(keep=tmp_path / "s", **options)
+    assert not (tmp_path / "s").exists()
+
+
+def test_looks_come_as_they_are_taken() -> None:
+    federation = fk.data.load("digits").split(fk.IID(), clients=10, seed=0)
+    task = fk.Task(fk.models.build("mlp", shape=(64,), classes=10, seed=0))
+    work = fk.Work(steps=1, batch_size=20)
+    moments = study(task, federation, fk.FedAvg(), rounds=1000, cohort=2, work=work, every=1, points=50)
+    assert [moment.round for moment in islice(moments, 2)] == [1, 2]

@@ -13,7 +13,8 @@ from problems import expect, tiny_net
 
 import fedkeel as fk
 from fedkeel.runner import open_session
-from fedkeel.studies.stability import local_discrepancy, stability, swapped
+from fedkeel.studies.stability import Stability, local_discrepancy, stability, swapped
+from fedkeel.training import Session
 
 SIZES = [6] * 8
 WORK = fk.Work(epochs=2, batch_size=3, lr=0.08)
@@ -74,12 +75,35 @@ def test_local_stability_is_the_largest_distance_between_two_walks() -> None:
     np.testing.assert_allclose(local_discrepancy(session), expected, rtol=1e-6, atol=1e-12)
 
 
-def test_finished_pairs_are_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finished_runs_are_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = tiny_net(SIZES)
     federation = problem.federation.hold_out(2)
-    first = stability(problem.task, federation, fk.FedAvg(), keep=tmp_path, **setting())
-    monkeypatch.setattr("fedkeel.studies.stability.swapped", None)
-    assert stability(problem.task, federation, fk.FedAvg(), keep=tmp_path, **setting()) == first
+    heard: list[tuple[int, bool]] = []
+
+    def coupled(**options: Any) -> Stability:
+        heard.clear()
+        return stability(
+            problem.task,
+            federation,
+            fk.FedAvg(),
+            keep=tmp_path,
+            progress=lambda run, row: heard.append((run, row is None)),
+            **setting(**options),
+        )
+
+    first = coupled(pairs=2)
+    assert heard == [(run, False) for run in range(3) for _ in range(4)]
+    whole = stability(problem.task, federation, fk.FedAvg(), **setting())
+    assert coupled(pairs=3) == whole  # the unchanged run is trained once more, for the third pair
+    with monkeypatch.context() as patched:
+        patched.setattr(Session, "rounds", None)
+        assert coupled(pairs=2) == first
+        assert heard == [(0, True), (1, True), (2, True)]
+    (tmp_path / "pair-1.json").write_text("torn")
+    with pytest.warns(UserWarning, match="is damaged and is made again"):
+        assert coupled(pairs=3) == whole
+    with pytest.raises(fk.StorageError, match="another stability study: its rounds is 4, not 5"):
+        coupled(rounds=5)
 
 
 def test_what_it_needs_is_said() -> None:

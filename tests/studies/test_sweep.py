@@ -26,11 +26,10 @@ def timeless(rows: Any) -> list[dict[str, Any]]:
 
 def test_a_sweep_runs_what_its_settings_say_and_names_the_best(tmp_path: Path) -> None:
     sweep = Sweep.of("method=FedInit(beta={})", ["-0.1", "0", "0.1"], 2, BASE)
-    heard: list[tuple[str, int]] = []
-    trials = play(sweep, tmp_path / "s", done=lambda trial, done, total: heard.append((trial.method, total)))
+    heard: list[tuple[int, bool]] = []
+    trials = play(sweep, tmp_path / "s", done=lambda trial, count, kept: heard.append((count, kept)))
     assert [(t.method, t.seed) for t in trials] == [(v, s) for v in ("-0.1", "0", "0.1") for s in (0, 1)]
-    assert len(heard) == 6
-    assert heard[0][1] == 6
+    assert heard == [(count, False) for count in range(1, 7)]
     direct = BASE.with_settings(["method=FedInit(beta=0.1)", "seed=1"]).train()
     assert timeless(trials[-1].rows) == timeless(direct.history)
     found = conclude(sweep, trials)
@@ -39,7 +38,6 @@ def test_a_sweep_runs_what_its_settings_say_and_names_the_best(tmp_path: Path) -
     }
     assert found.best == max(means, key=lambda value: means[value])
     assert found.plot.count("<path") > 3
-    assert Sweep.load(tmp_path / "s") == sweep
 
 
 def test_a_sweep_goes_on_where_it_stopped_and_in_parallel(
@@ -54,6 +52,15 @@ def test_a_sweep_goes_on_where_it_stopped_and_in_parallel(
     assert timeless(two.rows) == timeless(alone.history)
     monkeypatch.setattr(Experiment, "train", None)
     assert len(play(more, tmp_path / "s", workers=2)) == 2
+    for other, message in (
+        (Sweep.of("work.batch_size", ["50"], 1, BASE), "its over is 'work.epochs', not 'work.batch_size'"),
+        (
+            Sweep.of("work.epochs", ["1"], 1, BASE.with_settings(["work.lr=0.2"])),
+            "its work.lr is 0.1, not 0.2",
+        ),
+    ):
+        with pytest.raises(fk.StorageError, match=f"belongs to another sweep: {message}"):
+            play(other, tmp_path / "s")
 
 
 @pytest.mark.parametrize(
@@ -62,6 +69,8 @@ def test_a_sweep_goes_on_where_it_stopped_and_in_parallel(
         ("work.lrr", ["1"], "there is no key 'work.lrr'"),
         ("method=FedInit(0.1)", ["1"], "put {} where the value belongs"),
         ("work.lr", [], "give the values"),
+        ("work.lr", ["0.1", ""], "value 2 of 2 is empty"),
+        ("work.lr", ["0.1", "0.1"], "0.1 is given twice"),
     ],
 )
 def test_a_wrong_sweep_is_refused_before_it_runs(over: str, values: list[str], message: str) -> None:
@@ -70,12 +79,14 @@ def test_a_wrong_sweep_is_refused_before_it_runs(over: str, values: list[str], m
 
 
 def test_ranges_are_read() -> None:
-    assert knob("work.lr=log(0.001, 1)") == Knob("work.lr", "{}", Log(0.001, 1.0))
+    assert knob("work.lr=log(0.001, 1)") == Knob("work.lr", "{}", (Log(0.001, 1.0),))
     read = knob("method=FedInit(beta={uniform(0, 0.2)})")
-    assert read == Knob("method", "FedInit(beta={})", Uniform(0.0, 0.2))
-    assert read.setting(0.1) == "method=FedInit(beta=0.1)"
-    assert knob("work.epochs=integer(1, 5)").range == Integer(1, 5)
-    assert knob("cohort=choice(2, 3)").range == Choice((2, 3))
+    assert read == Knob("method", "FedInit(beta={})", (Uniform(0.0, 0.2),))
+    assert read.setting({"method": 0.1}) == "method=FedInit(beta=0.1)"
+    assert knob("work.epochs=integer(1, 5)").ranges == (Integer(1, 5),)
+    assert knob("cohort=choice(2, 3)").ranges == (Choice((2, 3)),)
+    two = knob("method=FedSAGD(lam={log(0.01, 1)}, mu={log(0.001, 1)})")
+    assert two.setting({"method[0]": 0.1, "method[1]": 0.2}) == "method=FedSAGD(lam=0.1, mu=0.2)"
     for text, message in (
         ("work.lr", "write a key and a range"),
         ("work.lr=log(0, 1)", "starts above 0"),
@@ -91,28 +102,31 @@ def test_a_search_finds_keeps_and_goes_on(tmp_path: Path) -> None:
     knobs = [knob("work.lr=log(0.0001, 0.5)")]
     seen: dict[int, tuple[float, float]] = {}
 
-    def told(number: int, value: float | None, chosen: Any) -> None:
+    def told(number: int, state: str, value: float | None, chosen: Any) -> None:
         assert value is not None
+        assert state == "complete"
         seen[number] = value, chosen["work.lr"]
 
-    tune(BASE, knobs, tmp_path, trials=3, told=told)
-    found = tune(BASE, knobs, tmp_path, trials=5, told=told)
+    tune(BASE, knobs, tmp_path / "t", trials=3, told=told)
+    found = tune(BASE, knobs, tmp_path / "t", trials=5, told=told)
     assert sorted(seen) == [0, 1, 2, 3, 4]
     assert found.trials == 5
     accuracy, lr = max(seen.values())
     assert found.accuracy == accuracy
     assert found.settings == [f"work.lr={lr}"]
     assert BASE.with_settings(found.settings).train().history[-1]["accuracy"] == accuracy
+    assert len({lr for _, lr in seen.values()}) == 5  # what was tried before is not tried again
+    assert tune(BASE, knobs, tmp_path / "whole", trials=5) == found
     with pytest.raises(fk.StorageError, match="belongs to another search"):
-        tune(BASE, [knob("work.lr=log(0.001, 0.5)")], tmp_path, trials=6)
+        tune(BASE, [knob("work.lr=log(0.001, 0.5)")], tmp_path / "t", trials=6)
 
 
 def test_directories_of_others_stay_untouched(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("x")
-    with pytest.raises(fk.StorageError, match=r"holds mine.txt and no sweep"):
+    with pytest.raises(fk.StorageError, match=r"holds mine.txt and no study"):
         play(Sweep.of("work.lr", ["0.1"], 1, BASE), tmp_path)
     pytest.importorskip("optuna")
-    with pytest.raises(fk.StorageError, match="holds no search"):
+    with pytest.raises(fk.StorageError, match=r"holds mine.txt and no study"):
         tune(BASE, [knob("work.lr=log(0.001, 0.5)")], tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
@@ -171,6 +185,9 @@ def test_the_commands(tmp_path: Path) -> None:
 
 def test_the_command_that_tunes(tmp_path: Path) -> None:
     pytest.importorskip("optuna")
+    wrong = CliRunner().invoke(app, ["tune", "work.lrr=log(0.1, 1)", "--out", str(tmp_path)])
+    assert wrong.exit_code == 2
+    assert list(tmp_path.iterdir()) == []
     found = run("tune", "work.lr=log(0.01, 0.5)", "--trials", "2", "--out", str(tmp_path))
     assert found["trials"] == 2
     assert (tmp_path / "journal.log").exists()

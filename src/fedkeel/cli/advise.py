@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ import typer
 from fedkeel.cli import options as opt
 from fedkeel.cli.advise_page import Page, Seen, as_json_value, print_page
 from fedkeel.cli.advise_progress import Stages
+from fedkeel.cli.resuming import resumable
 from fedkeel.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -25,11 +27,9 @@ fedkeel advise
 
 fedkeel advise --method "fedinit(beta=0.05)" --clients 20 --cohort 20 --lr 0.01 --epsilon 0.5
 
+fedkeel advise --data cifar10 --model cnn --out runs/advice   (the same line goes on after an interruption)
+
 fedkeel advise experiment.toml --stability stability.json --json > advice.json"""
-_OWN = {  # the options that are no part of the experiment
-    *("file", "settings", "epsilon", "beta", "alpha", "stability", "as_json"),
-    *("pilot_rounds", "points", "look_at", "samples"),
-}
 _PILOT, _ASKED = "The pilot", "What is asked"
 
 
@@ -39,9 +39,7 @@ def register(app: typer.Typer) -> None:
 
 
 def advise(
-    file: Annotated[
-        Path | None, typer.Argument(help="Experiment as TOML; without it, the default one on digits.")
-    ] = None,
+    file: opt.FileArgument = None,
     method: Annotated[str | None, typer.Option(help="Method of the pilot, as fedavg.")] = None,
     data: opt.Data = None,
     split: opt.Split = None,
@@ -54,7 +52,7 @@ def advise(
     weight_decay: opt.WeightDecay = None,
     rounds: opt.Rounds = None,
     cohort: opt.Cohort = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of all randomness.")] = None,
+    seed: opt.Seed = None,
     settings: opt.Settings = None,
     epsilon: Annotated[
         float | None,
@@ -86,21 +84,29 @@ def advise(
     samples: Annotated[
         int, typer.Option(min=1, help="Samples of each, at most.", rich_help_panel=_PILOT)
     ] = 256,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Keep what is measured, to go on after an interruption; else nothing is kept.",
+            rich_help_panel=_PILOT,
+        ),
+    ] = None,
     as_json: opt.Json = False,
 ) -> None:
     """Say what theory says of a run: constants, safe rates, rounds to a target, conditions, limits of it all.
 
-    A short pilot is trained and measured; nothing is kept. The page prints each theorem's conditions as
+    A short pilot is trained and measured. The page prints each theorem's conditions as
     "holds" or "violated by a factor …".
     """
-    given = {key: value for key, value in locals().items() if key not in _OWN}
+    experiment = opt.experiment(file, settings, locals())
     _check(epsilon, beta, alpha)
     measured = read_stability(stability)
-    experiment = opt.experiment(file, settings, given)
     from fedkeel.studies.constants import Effort  # noqa: PLC0415  heavy
 
     effort = Effort(rounds=pilot_rounds, points=points, clients=look_at, samples=samples)
-    found = _study(experiment, effort, quiet=as_json)
+    with resumable(out) if out is not None else nullcontext():
+        found = _study(experiment, effort, out, quiet=as_json)
     asked = _given(experiment, found, epsilon=epsilon, beta=beta, alpha=alpha)
     page = Page.of(experiment, found, asked, measured)
     if as_json:
@@ -149,7 +155,7 @@ def _seen(entry: Any) -> Seen:
     return Seen(value, max(1, len(entry) - 1) if isinstance(entry, list) else None)
 
 
-def _study(experiment: Experiment, effort: Any, *, quiet: bool) -> Findings:
+def _study(experiment: Experiment, effort: Any, out: Path | None, *, quiet: bool) -> Findings:
     from fedkeel.studies.constants import study  # noqa: PLC0415  heavy
 
     federation = experiment.federation()
@@ -165,6 +171,7 @@ def _study(experiment: Experiment, effort: Any, *, quiet: bool) -> Findings:
             weighting=experiment.weighting,
             device=experiment.device,
             effort=effort,
+            keep=out,
             progress=stages.tell,
         )
 

@@ -53,11 +53,9 @@ def demo(out: opt.Out = None, as_json: opt.Json = False) -> None:
 
 
 def compare(
-    methods: Annotated[
-        list[str], typer.Argument(metavar="METHOD...", help='Methods, as scaffold or "fedprox(mu=0.1)".')
-    ],
+    methods: opt.Methods,
     seeds: Annotated[int, typer.Option(min=1, help="Seeds a method: 0, 1, 2, …")] = 3,
-    file: Annotated[Path | None, typer.Option(help="Experiment as TOML that all runs share.")] = None,
+    file: opt.File = None,
     data: opt.Data = None,
     split: opt.Split = None,
     clients: opt.Clients = None,
@@ -82,14 +80,10 @@ def compare(
     A seed decides the split, the first model, the cohorts and the minibatches, and is shared by all methods.
     Without --target, the highest accuracy that every run reached serves.
     """
-    given = {
-        key: value
-        for key, value in locals().items()
-        if key not in {"methods", "seeds", "file", "settings", "out", "as_json"}
-    }
+    base = opt.experiment(file, settings, locals())
     from fedkeel.comparison import Comparison  # noqa: PLC0415  heavy
 
-    comparison = Comparison.of(methods, seeds, opt.experiment(file, settings, given))
+    comparison = Comparison.of(methods, seeds, base)
     _go(comparison, out or paths.fresh("compare"), as_json=as_json)
 
 

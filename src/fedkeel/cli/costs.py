@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import textwrap
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedkeel.cli import options as opt
+from fedkeel.cli.advise_progress import Stages
 from fedkeel.cli.display import console, plain_table
 
 if TYPE_CHECKING:
@@ -45,9 +47,9 @@ def register(app: typer.Typer) -> None:
 
 def costs(
     methods: Annotated[
-        list[str] | None, typer.Argument(metavar="METHOD...", help="Methods; by default all in the papers.")
+        list[str] | None, typer.Argument(metavar="METHOD", help="Methods; by default all in the papers.")
     ] = None,
-    rounds: Annotated[int, typer.Option(min=2, help="Rounds of each run.")] = 5,
+    rounds: Annotated[int, typer.Option(min=2, help="Rounds of each run.")] = 10,
     as_json: opt.Json = False,
 ) -> None:
     """Count what methods cost in short real runs, beside what the papers print, and say where they differ.
@@ -57,14 +59,15 @@ def costs(
     from fedkeel.expression import parse_method, spell_method  # noqa: PLC0415  heavy
     from fedkeel.ledger import count, findings  # noqa: PLC0415
 
-    screen = console(stderr=True)
-    named = [(spell_method(text), parse_method(text)) for text in methods or _PRINTED]
-    lines = count(named, rounds=rounds, progress=lambda name: screen.print(f"counting {name} …", style="dim"))
+    named = {spell_method(text): parse_method(text) for text in methods or _PRINTED}
+    with Stages(stderr=True) as stages:
+        what = f"rounds of {len(named)} methods" if len(named) > 1 else "rounds"
+        lines = count(list(named.items()), rounds=rounds, progress=partial(stages.tell, what))
     found = findings(lines)
     if as_json:
         print(json.dumps(_plain(lines, found), ensure_ascii=False, indent=2))
     else:
-        _print(lines, found)
+        _print(lines, found, rounds)
 
 
 def _plain(lines: list[Line], found: list[Finding]) -> dict[str, Any]:
@@ -78,7 +81,7 @@ def _plain(lines: list[Line], found: list[Finding]) -> dict[str, Any]:
     }
 
 
-def _print(lines: list[Line], found: list[Finding]) -> None:
+def _print(lines: list[Line], found: list[Finding], rounds: int) -> None:
     from fedkeel.ledger.claims import FEDSAGD, POSTER, TABLE_7, TABLE_9  # noqa: PLC0415
     from fedkeel.ledger.judge import conventions  # noqa: PLC0415
 
@@ -95,12 +98,13 @@ def _print(lines: list[Line], found: list[Finding]) -> None:
         ("Time of a round", "seconds", ("seconds",), (TABLE_7,)),
     ]
     for title, quantity, columns, sources in tables:
-        rows = [
+        cells = [
             (line.method, *_counts(line, columns), *(_printed(line.method, quantity, s) for s in sources))
             for line in lines
         ]
         screen.print(f"\n{title}", style="bold")
-        screen.print(plain_table(("method", *columns, *sources), rows))
+        screen.print(plain_table(("method", *columns, *sources), cells))
+    _paragraph(_SECONDS.format(rounds=rounds - 1))
     told = [f"{one.method}, {one.quantity}: {one.text}" for one in found]
     _paragraphs("Where they disagree", told or ["nowhere"])
     _paragraphs("How to read it", [*_LEGEND, *conventions()])
@@ -110,7 +114,11 @@ _LEGEND = (
     "down, up, kept, stored, working, server: vectors of the model's length, of a client and round. All "
     "else: ratios against FedAvg. Counted in runs of a small network on digits: 10 of 20 clients, 10 local "
     "steps.",
-    "seconds depend on machine and model: here a tiny one, in the paper a ResNet-18.",
+)
+_SECONDS = (
+    "seconds: a round's processor time over that of FedAvg's round beside it, the median of {rounds} rounds; "
+    "all methods play a round in turn, on one thread, after one to warm up. It depends on machine and model: "
+    "here a tiny network, in the paper a ResNet-18."
 )
 
 
@@ -126,7 +134,12 @@ def _printed(method: str, quantity: Quantity, source: str) -> str:
 
 
 def _paragraphs(title: str, texts: list[str]) -> None:
-    screen = console()
-    screen.print(f"\n{title}", style="bold")
+    console().print(f"\n{title}", style="bold")
     for text in texts:
-        screen.print(textwrap.fill(text, 110, subsequent_indent="  "), markup=False, highlight=False)
+        _paragraph(text)
+
+
+def _paragraph(text: str) -> None:
+    screen = console()
+    width = min(110, screen.width)
+    screen.print(textwrap.fill(text, width, subsequent_indent="  "), markup=False, highlight=False)

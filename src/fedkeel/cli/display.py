@@ -51,10 +51,10 @@ class Clock:
         self.total, self.done, self.played = total, 0, 0
         self.started = time.monotonic()
 
-    def tick(self) -> None:
-        """Count a round that was played."""
+    def tick(self, *, played: bool = True) -> None:
+        """Count a round, played now or before."""
         self.done += 1
-        self.played += 1
+        self.played += played
 
     @property
     def left(self) -> str:

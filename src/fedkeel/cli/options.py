@@ -13,6 +13,17 @@ if TYPE_CHECKING:
 
 _DATA, _WORK, _RUN = "Data and model", "Local work", "The run"
 
+Methods = Annotated[
+    list[str], typer.Argument(metavar="METHOD", help='Methods, as scaffold or "fedprox(mu=0.1)".')
+]
+File = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Experiment as TOML; without it, the default one on digits."),
+]
+FileArgument = Annotated[
+    Path | None, typer.Argument(help="Experiment as TOML; without it, the default one on digits.")
+]
+
 Data = Annotated[
     str | None, typer.Option("--data", help="Data set, as digits or cifar10.", rich_help_panel=_DATA)
 ]
@@ -38,6 +49,7 @@ Cohort = Annotated[
     str | None,
     typer.Option(metavar="N|FRACTION", help="Clients a round: a count or a fraction.", rich_help_panel=_RUN),
 ]
+Seed = Annotated[int | None, typer.Option(help="Seed of all randomness.", rich_help_panel=_RUN)]
 Engine = Annotated[
     str | None, typer.Option(help="How clients are run: auto, serial, processes.", rich_help_panel=_RUN)
 ]
@@ -84,13 +96,16 @@ _READ_AS_TOML = ("cohort", "batch_size")
 
 
 def experiment(file: Path | None, settings: list[str] | None, options: dict[str, Any]) -> Experiment:
-    """Return the experiment of a file (or the default one) with options and then `--set` applied."""
+    """Return the experiment of a file (or the default one) with options and then `--set` applied.
+
+    `options` may be all that a command was given: what is no part of an experiment is passed over.
+    """
     from fedkeel.experiment import Experiment  # noqa: PLC0415  heavy
 
     base = Experiment() if file is None else Experiment.load(file)
     given = [
         f"{_KEYS[name]}={value if name in _READ_AS_TOML else json.dumps(value)}"
         for name, value in options.items()
-        if value is not None
+        if name in _KEYS and value is not None
     ]
     return base.with_settings([*given, *(settings or [])])

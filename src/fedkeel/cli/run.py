@@ -41,9 +41,7 @@ def register(app: typer.Typer) -> None:
 
 
 def run(
-    file: Annotated[
-        Path | None, typer.Argument(help="Experiment as TOML; without it, the default one on digits.")
-    ] = None,
+    file: opt.FileArgument = None,
     method: Annotated[
         str | None, typer.Option(help='Method, as scaffold or "relaxed(fedcm, beta=0.1)".')
     ] = None,
@@ -58,7 +56,7 @@ def run(
     weight_decay: opt.WeightDecay = None,
     rounds: opt.Rounds = None,
     cohort: opt.Cohort = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of all randomness.")] = None,
+    seed: opt.Seed = None,
     engine: opt.Engine = None,
     eval_every: opt.EvalEvery = None,
     target: opt.Target = None,
@@ -71,10 +69,7 @@ def run(
 
     The run is kept in a directory of its own and can be resumed after Ctrl-C, a crash or a power cut.
     """
-    given = {
-        key: value for key, value in locals().items() if key not in {"file", "settings", "out", "as_json"}
-    }
-    experiment = opt.experiment(file, settings, given)
+    experiment = opt.experiment(file, settings, locals())
     directory = out or paths.fresh(f"{experiment.method}-seed{experiment.seed}")
     if (directory / "manifest.json").exists():
         raise StorageError(

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
-from fedkeel.cli.display import console, plain_table
-from fedkeel.errors import ConfigError, Stopped
+from fedkeel.cli.display import Clock, console, plain_table
+from fedkeel.cli.resuming import resumable, say_what_is_there
+from fedkeel.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +34,7 @@ _TUNE = """[bold]Examples[/]
 
 fedkeel tune "work.lr=log(0.01, 1)" "method=FedInit(beta={uniform(0, 0.2)})" --trials 30 --rounds 40
 
-fedkeel tune "work.epochs=choice(1, 2, 5)" --out runs/tuned
+fedkeel tune "method=FedSAGD(lam={log(0.01, 1)}, mu={log(0.001, 1)})" --out runs/tuned
 
 Run the same line with --out again to go on with the search."""
 
@@ -49,9 +50,11 @@ def sweep(
     values: Annotated[str, typer.Option(help="Values, separated by commas (or ; where they hold commas).")],
     seeds: Annotated[int, typer.Option(min=1, help="Seeds a value: 0, 1, 2, …")] = 3,
     workers: Annotated[int | None, typer.Option(min=1, help="Runs at a time; by default one a core.")] = None,
-    file: Annotated[Path | None, typer.Option(help="Experiment as TOML.")] = None,
+    file: opt.File = None,
     data: opt.Data = None,
+    split: opt.Split = None,
     clients: opt.Clients = None,
+    model: opt.Model = None,
     rounds: opt.Rounds = None,
     cohort: opt.Cohort = None,
     target: opt.Target = None,
@@ -60,26 +63,26 @@ def sweep(
     as_json: opt.Json = False,
 ) -> None:
     """Run one setting over several values and seeds, in parallel; a table, the best setting, a plot."""
+    base = opt.experiment(file, settings, locals())
     from fedkeel.report.tables import Summary, cells, reachable_target  # noqa: PLC0415  heavy
     from fedkeel.studies.sweep import Sweep, play, report  # noqa: PLC0415
 
-    given = {"data": data, "clients": clients, "rounds": rounds, "cohort": cohort, "target": target}
-    base = opt.experiment(file, settings, given)
     made = Sweep.of(over, values.split(";" if ";" in values else ","), seeds, base)
     place = out or paths.fresh("sweep")
     screen = console(stderr=True)
+    jobs = made.jobs(place)
+    say_what_is_there(place, sum(job.finished() is not None for job in jobs), len(jobs), "runs")
+    clock = Clock(len(jobs))
 
-    def done(trial: Trial, count: int, total: int) -> None:
+    def done(trial: Trial, count: int, kept: bool) -> None:
+        clock.tick(played=not kept)
         end = trial.problem or f"accuracy {100 * (trial.rows[-1]['accuracy'] or 0):.1f} %"
-        screen.print(
-            f"{count} of {total}: {trial.method}, seed {trial.seed}: {end}", style="dim", markup=False
-        )
+        left = "kept from before" if kept else f"{clock.left} left"
+        text = f"{count} of {len(jobs)}: {trial.method}, seed {trial.seed}: {end}, {left}"
+        screen.print(text, style="dim", markup=False, soft_wrap=True)
 
-    try:
+    with resumable(place):
         trials = play(made, place, workers=workers or os.cpu_count() or 1, done=done)
-    except Stopped as stop:
-        line = f"fedkeel sweep {shlex.quote(over)} … --out {shlex.quote(str(place))}"
-        raise Stopped(f"\n{stop}\ngo on with the same line and --out: {line}") from None
     found = report(made, trials, place)
     if as_json:
         print(json.dumps(found, ensure_ascii=False, indent=2))
@@ -88,16 +91,21 @@ def sweep(
     shown = "target" if goal is None else f"{100 * goal:g} %"
     headings = (over, "final accuracy", f"rounds to {shown}", f"sent to {shown}", "seconds")
     console().print(plain_table(headings, [cells(Summary(**line)) for line in found["table"]]))
-    console().print(f"\nBest: {found['best']}\nPlot: {place / 'sweep.svg'}", markup=False, soft_wrap=True)
+    ends = [f"Best: {found['best']}", *found["problems"], f"Plot: {place / 'sweep.svg'}"]
+    console().print("\n" + "\n".join(ends), markup=False, soft_wrap=True)
 
 
 def tune(
     knobs: Annotated[
-        list[str], typer.Argument(metavar="KEY=RANGE...", help="uniform(a, b), log(a, b), integer, choice.")
+        list[str],
+        typer.Argument(metavar="KEY=RANGE", help="uniform(a, b), log(a, b), integer(a, b), choice(…)."),
     ],
     trials: Annotated[int, typer.Option(min=1, help="Trials in all.")] = 20,
-    file: Annotated[Path | None, typer.Option(help="Experiment as TOML.")] = None,
+    file: opt.File = None,
     data: opt.Data = None,
+    split: opt.Split = None,
+    clients: opt.Clients = None,
+    model: opt.Model = None,
     rounds: opt.Rounds = None,
     cohort: opt.Cohort = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the runs and of the search.")] = None,
@@ -106,30 +114,35 @@ def tune(
     as_json: opt.Json = False,
 ) -> None:
     """Search settings for the best final accuracy with Optuna; hopeless trials are pruned by rounds."""
-    from fedkeel.studies.tune import knob  # noqa: PLC0415  heavy
+    base = opt.experiment(file, settings, locals())
+    from fedkeel.comparison import changes  # noqa: PLC0415  heavy
+    from fedkeel.studies.tune import knob  # noqa: PLC0415
     from fedkeel.studies.tune import tune as search  # noqa: PLC0415
 
-    given = {"data": data, "rounds": rounds, "cohort": cohort, "seed": seed}
-    base = opt.experiment(file, settings, given)
     place = out or paths.fresh("tune")
     screen = console(stderr=True)
 
-    def told(number: int, value: float | None, chosen: Mapping[str, Any]) -> None:
+    def told(number: int, state: str, value: float | None, chosen: Mapping[str, Any]) -> None:
         shown = ", ".join(f"{key} {_short(one)}" for key, one in chosen.items())
         end = "diverged" if value is None else f"accuracy {100 * value:.1f} %"
-        screen.print(f"trial {number}: {shown}: {end}", style="dim", markup=False)
+        end += ", pruned" * (state == "pruned")
+        text = f"trial {number + 1} of {trials}: {shown}: {end}"
+        screen.print(text, style="dim", markup=False, soft_wrap=True)
 
     read = [knob(text) for text in knobs]
     if len({one.key for one in read}) < len(read):
         raise ConfigError("tune: a key is given twice: it can have one range")
-    found = search(base, read, place, trials=trials, seed=base.seed, told=told)
+    with resumable(place):
+        there = partial(say_what_is_there, place, total=trials, what="trials")
+        found = search(base, read, place, trials=trials, seed=base.seed, there=there, told=told)
     if as_json:
         print(json.dumps({"directory": str(place), **found._asdict()}, ensure_ascii=False, indent=2))
         return
     lines = [f"{found.trials} trials, {found.pruned} pruned, {found.failed} diverged"]
     if found.accuracy is not None:
         lines.append(f"best accuracy {100 * found.accuracy:.1f} %: {' '.join(found.settings)}")
-        lines.append("run it: fedkeel run " + " ".join(f"--set {shlex.quote(s)}" for s in found.settings))
+        whole = changes(base.with_settings(found.settings))
+        lines.append("run it: fedkeel run " + " ".join(f"--set {shlex.quote(s)}" for s in whole))
     console().print("\n".join([*lines, f"kept in {place}"]), markup=False, soft_wrap=True)
 
 

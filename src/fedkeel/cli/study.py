@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,26 +12,29 @@ import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
-from fedkeel.cli.display import console, plain_table
-from fedkeel.errors import ConfigError
+from fedkeel.cli.display import Board, console, plain_table
+from fedkeel.cli.resuming import resumable, say_what_is_there
+from fedkeel.errors import Diverged
 
 if TYPE_CHECKING:
     from fedkeel.experiment import Experiment
+    from fedkeel.training import Row
 
-_STABILITY = """[bold]Examples[/]
+_AGAIN = """
+
+Run the same line with --out again to go on after an interruption, or with more methods: what is finished
+below it is not repeated."""
+_STABILITY = f"""[bold]Examples[/]
 
 fedkeel study stability fedavg fedprox fedlnag fedsagd --rounds 60
 
-fedkeel study stability fedavg fedinit --replace sample --pairs 10 --out runs/stability
-
-Run the same line again to go on after an interruption: finished pairs below --out are kept."""
-_INTERACTION = """[bold]Examples[/]
+fedkeel study stability fedavg fedinit --replace sample --pairs 10 --out runs/stability{_AGAIN}"""
+_INTERACTION = f"""[bold]Examples[/]
 
 fedkeel study interaction fedavg feddyn --rounds 40 --every 10
 
-fedkeel study interaction fedavg --split IID --json > features.json"""
-
-Methods = Annotated[list[str], typer.Argument(metavar="METHOD...", help="Methods to study.")]
+fedkeel study interaction fedavg --split IID --out runs/features --json > features.json{_AGAIN}"""
+_KEPT = "kept from before"
 
 
 def register(app: typer.Typer) -> None:
@@ -42,72 +46,65 @@ def register(app: typer.Typer) -> None:
 
 
 def stability(
-    methods: Methods,
+    methods: opt.Methods,
     pairs: Annotated[int, typer.Option(min=1, help="Replaced clients, each a pair of runs.")] = 5,
-    replace: Annotated[str, typer.Option(help="What differs: one client, or one sample.")] = "client",
+    replace: Annotated[
+        Literal["client", "sample"], typer.Option(help="What differs: one client, or one sample.")
+    ] = "client",
     held_out: Annotated[int, typer.Option(min=1, help="Clients held out to take their place.")] = 5,
-    file: Annotated[Path | None, typer.Option(help="Experiment as TOML.")] = None,
+    file: opt.File = None,
     data: opt.Data = None,
     split: opt.Split = None,
     clients: opt.Clients = None,
     model: opt.Model = None,
+    epochs: opt.Epochs = None,
+    steps: opt.Steps = None,
+    batch_size: opt.BatchSize = None,
+    lr: opt.Rate = None,
+    weight_decay: opt.WeightDecay = None,
     rounds: opt.Rounds = None,
     cohort: opt.Cohort = None,
+    seed: opt.Seed = None,
     settings: opt.Settings = None,
     out: opt.Out = None,
     as_json: opt.Json = False,
 ) -> None:
     """How far two runs part that differ in one client (FedSAGD) or one sample (FedInit)."""
+    base = opt.experiment(file, [f"data.held_out={held_out}", *(settings or [])], locals())
     from fedkeel.studies.stability import stability as study  # noqa: PLC0415  heavy
 
-    given = {
-        "data": data,
-        "split": split,
-        "clients": clients,
-        "model": model,
-        "rounds": rounds,
-        "cohort": cohort,
-    }
-    base = opt.experiment(file, [f"data.held_out={held_out}", *(settings or [])], given)
     place = out or paths.fresh("stability")
-    screen = console(stderr=True)
-    if replace not in {"client", "sample"}:
-        raise ConfigError(f"--replace {replace}: choose one of client, sample")
-    replaced: Literal["client", "sample"] = "sample" if replace == "sample" else "client"
-    found = {}
-    for name, one in _experiments(methods, base).items():
-        federation = one.federation()
-        result = study(
-            one.task(federation),
-            federation,
-            one.algorithm(),
-            rounds=one.rounds,
-            cohort=one.cohort,
-            work=one.work,
-            seed=one.seed,
-            replaced=replaced,
-            pairs=pairs,
-            keep=place,
-            progress=_progress(name, screen.print),
-        )
-        found[name] = result.as_dict()
-    _write(place, "stability", found, {name: list(enumerate(one["mean"])) for name, one in found.items()})
+    experiments = _experiments(methods, base)
+    folders = _folders(place, "stability study", experiments, base, {"replaced": replace})
+    count = sum(folder.exists() and len(list(folder.glob("pair-*.json"))) for folder in folders.values())
+    say_what_is_there(place, count, pairs * len(experiments), "pairs")
+    names = [f"{name}, {what}" for name in experiments for what in _runs(pairs)]
+    found: dict[str, dict[str, Any]] = {}
+    with resumable(place), Board(names, base.rounds, stderr=as_json) as board:
+        for number, (name, one) in enumerate(experiments.items()):
+            with _named(name):
+                result = study(
+                    **_common(one),
+                    replaced=replace,
+                    pairs=pairs,
+                    engine="serial" if one.engine == "auto" else one.engine,
+                    keep=folders[name],
+                    progress=_shown_runs(board, number * (pairs + 1)),
+                )
+            found[name] = result.as_dict()
+    curves = {name: list(enumerate(one["mean"])) for name, one in found.items()}
+    _write(place, "stability", "‖x − x'‖, mean over pairs", found, curves)
     if as_json:
         print(json.dumps({"directory": str(place), "methods": found}, ensure_ascii=False, indent=2))
         return
     rows = [
-        (
-            name,
-            f"{one['mean'][-1]:.4f}",
-            f"{one['largest'][-1]:.4f}",
-            f"{one['local'][-1]:.4f}",
-            f"{one['gap']:+.4f}",
-        )
+        (name, *(f"{one[key][-1]:.4f}" for key in ("mean", "largest", "local")), f"{one['gap']:+.4f}")
         for name, one in found.items()
     ]
+    taken = max(len(one["clients"]) for one in found.values())
     console().print(plain_table(("method", "‖x − x'‖ mean", "largest", "local", "R_u − R_e"), rows))
     console().print(
-        f"\nAfter {base.rounds} rounds, one {replaced} replaced, {pairs} pairs; local: the largest distance "
+        f"\nAfter {base.rounds} rounds, one {replace} replaced, {taken} pairs; local: the largest distance "
         f"between two clients' models after the first walk.\nCurves: {place / 'stability.svg'}",
         markup=False,
         soft_wrap=True,
@@ -115,65 +112,67 @@ def stability(
 
 
 def interaction(
-    methods: Methods,
+    methods: opt.Methods,
     every: Annotated[int, typer.Option(min=1, help="Rounds between looks.")] = 10,
     points: Annotated[int, typer.Option(min=2, help="Test points.")] = 500,
     components: Annotated[int, typer.Option(min=1, help="Principal components a model, K.")] = 20,
     gamma_corr: Annotated[float, typer.Option(help="Correlation above which features are one.")] = 0.5,
-    centre: Annotated[bool, typer.Option(help="Centre the features first.")] = False,
-    file: Annotated[Path | None, typer.Option(help="Experiment as TOML.")] = None,
+    centre: Annotated[bool, typer.Option("--centre", help="Centre the features first.")] = False,
+    file: opt.File = None,
     data: opt.Data = None,
     split: opt.Split = None,
     clients: opt.Clients = None,
     model: opt.Model = None,
+    epochs: opt.Epochs = None,
+    steps: opt.Steps = None,
+    batch_size: opt.BatchSize = None,
+    lr: opt.Rate = None,
+    weight_decay: opt.WeightDecay = None,
     rounds: opt.Rounds = None,
     cohort: opt.Cohort = None,
+    seed: opt.Seed = None,
     settings: opt.Settings = None,
     out: opt.Out = None,
     as_json: opt.Json = False,
 ) -> None:
     """Which features local and global models share: the interaction tensor of Rethinking §3.3."""
-    from fedkeel.studies.interaction import study  # noqa: PLC0415  heavy
+    base = opt.experiment(file, settings, locals())
+    from fedkeel.studies.interaction import looks_of, study  # noqa: PLC0415  heavy
 
-    given = {
-        "data": data,
-        "split": split,
-        "clients": clients,
-        "model": model,
-        "rounds": rounds,
-        "cohort": cohort,
+    looks = looks_of(base.rounds, every)
+    lens: dict[str, Any] = {
+        "every": every,
+        "points": points,
+        "components": components,
+        "gamma_corr": gamma_corr,
+        "centre": centre,
     }
-    base = opt.experiment(file, settings, given)
     place = out or paths.fresh("interaction")
-    screen = console(stderr=True)
+    experiments = _experiments(methods, base)
+    folders = _folders(place, "interaction study", experiments, base, lens)
+    count = sum(folder.exists() and len(list(folder.glob("round-*.json"))) for folder in folders.values())
+    say_what_is_there(place, count, len(looks) * len(experiments), "looks")
     found: dict[str, list[dict[str, Any]]] = {}
-    for name, one in _experiments(methods, base).items():
-        federation = one.federation()
-        moments = study(
-            one.task(federation),
-            federation,
-            one.algorithm(),
-            rounds=one.rounds,
-            cohort=one.cohort,
-            work=one.work,
-            seed=one.seed,
-            every=every,
-            points=points,
-            components=components,
-            gamma_corr=gamma_corr,
-            centre=centre,
-        )
-        found[name] = []
-        for moment in moments:
-            found[name].append(moment._asdict())
-            screen.print(
-                f"{name}: round {moment.round} of {one.rounds}, {moment.features} features", style="dim"
-            )
+    with resumable(place), Board(list(experiments), base.rounds, stderr=as_json) as board:
+        for number, (name, one) in enumerate(experiments.items()):
+            board.begin(number, _rounds_in(folders[name] / "run"))
+            heard: list[Row] = []
+            with _named(name):
+                moments = study(
+                    **_common(one), **lens, keep=folders[name], progress=_both(heard.append, board.row)
+                )
+                found[name] = [moment._asdict() for moment in moments]
+            board.done[number] = base.rounds
+            board.end(number, "done" if heard else _KEPT, heard[-1]["accuracy"] if heard else None)
     curves = {name: [(m["round"], m["features"]) for m in seen] for name, seen in found.items()}
-    _write(place, "interaction", found, curves)
+    _write(place, "interaction", "features, all models together", found, curves)
     if as_json:
         print(json.dumps({"directory": str(place), "methods": found}, ensure_ascii=False, indent=2))
-        return
+    else:
+        _print_interaction(found, place)
+
+
+def _print_interaction(found: dict[str, list[dict[str, Any]]], place: Path) -> None:
     rows = [
         (
             name,
@@ -187,35 +186,96 @@ def interaction(
         for name, seen in found.items()
         for m in seen
     ]
-    headings = (
-        "method",
-        "round",
-        "features",
-        "local ∩ global",
-        "global ∩ mean",
-        "global ∩ next",
-        "by γ_corr",
-    )
-    console().print(plain_table(headings, rows))
-    console().print(f"\nKept in {place}", markup=False, soft_wrap=True)
+    shared = ("local ∩ global", "global ∩ mean", "global ∩ next")
+    console().print(plain_table(("method", "round", "features", *shared, "features by γ_corr"), rows))
+    console().print(f"\nCurves: {place / 'interaction.svg'}", markup=False, soft_wrap=True)
 
 
 def _experiments(methods: list[str], base: Experiment) -> dict[str, Experiment]:
-    from fedkeel.expression import spell_method  # noqa: PLC0415  heavy
+    from fedkeel.comparison import Comparison  # noqa: PLC0415  heavy
 
-    return {spell_method(text): base.with_settings([f"method={json.dumps(text)}"]) for text in methods}
-
-
-def _progress(name: str, tell: Callable[[str], None]) -> Callable[[str, int, int], None]:
-    return lambda what, done, total: tell(f"{name}: {what} {done + 1} of {total}")
+    named = Comparison.of(methods, 1, base).methods
+    return {name: base.with_settings([f"method={json.dumps(name)}"]) for name in named}
 
 
-def _write(place: Path, name: str, found: dict[str, Any], curves: dict[str, Any]) -> None:
+def _folders(
+    place: Path, kind: str, experiments: dict[str, Experiment], base: Experiment, asked: dict[str, Any]
+) -> dict[str, Path]:
+    """Take the directory for these settings, and return that of each method below it."""
+    from fedkeel.comparison import folder  # noqa: PLC0415  heavy
+    from fedkeel.studies.keeping import claim  # noqa: PLC0415
+
+    shared = {key: part for key, part in base.table().items() if key != "method"}
+    claim(place, kind, {**shared, **asked})
+    return {name: place / folder(name) for name in experiments}
+
+
+def _common(one: Experiment) -> dict[str, Any]:
+    """Return what every study takes of an experiment."""
+    federation = one.federation()
+    return {
+        "task": one.task(federation),
+        "federation": federation,
+        "algorithm": one.algorithm(),
+        "rounds": one.rounds,
+        "cohort": one.cohort,
+        "work": one.work,
+        "seed": one.seed,
+        "sampling": one.sampling,
+        "weighting": one.weighting,
+        "device": one.device,
+    }
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Say whose run diverged."""
+    try:
+        yield
+    except Diverged as problem:
+        raise Diverged(f"{name}: {problem}", round=problem.round, client=problem.client) from None
+
+
+def _runs(pairs: int) -> list[str]:
+    return ["unchanged", *(f"pair {number + 1}" for number in range(pairs))]
+
+
+def _shown_runs(board: Board, first: int) -> Callable[[int, Row | None], None]:
+    """Return what shows the rounds of a method's runs; its first run stands at place `first`."""
+
+    def hear(run: int, row: Row | None) -> None:
+        place = first + run
+        if row is None:
+            board.begin(place, board.rounds)
+            board.end(place, _KEPT, None)
+            return
+        if row["round"] == 0:
+            board.begin(place)
+        board.row(row)
+        if row["round"] + 1 == board.rounds:
+            board.end(place, "done", row["accuracy"])
+
+    return hear
+
+
+def _both(one: Callable[[Row], None], other: Callable[[Row], None]) -> Callable[[Row], None]:
+    def hear(row: Row) -> None:
+        one(row)
+        other(row)
+
+    return hear
+
+
+def _rounds_in(run: Path) -> int:
+    from fedkeel.runs import read_rows  # noqa: PLC0415  heavy
+
+    return len(read_rows(run))
+
+
+def _write(place: Path, name: str, title: str, found: dict[str, Any], curves: dict[str, Any]) -> None:
     from fedkeel.report.lines import lines  # noqa: PLC0415  heavy
     from fedkeel.runs import storage, write_durably  # noqa: PLC0415
 
-    titles = {"stability": "‖x − x'‖, mean over pairs", "interaction": "features, all models together"}
     with storage(place):
-        place.mkdir(parents=True, exist_ok=True)
         write_durably(place / f"{name}.json", json.dumps(found, ensure_ascii=False, indent=2).encode())
-        write_durably(place / f"{name}.svg", lines(titles[name], curves).encode())
+        write_durably(place / f"{name}.svg", lines(title, curves).encode())

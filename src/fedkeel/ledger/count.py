@@ -1,10 +1,11 @@
-"""Counts what a method costs in a short real run, next to one of FedAvg."""
+"""Counts what methods cost in short real runs, next to one of FedAvg."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator
-from contextlib import closing
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from typing import Any, NamedTuple
 
 import torch
@@ -19,7 +20,7 @@ from fedkeel.probes import Divergence
 from fedkeel.records import Record, leaves
 from fedkeel.runner import open_session
 from fedkeel.task import Task
-from fedkeel.training import Session
+from fedkeel.training import Row, Session
 from fedkeel.walk import sharp_of
 from fedkeel.work import Work
 
@@ -33,7 +34,8 @@ class Line(NamedTuple):
     sent to each of the cohort, or once for all (FedSAGD's (s+2)/(s+1)). `gradients`, `forwards`: passes a
     local step, full gradients included. `kept`: vectors a client must keep between rounds; `stored`: its
     model and what it keeps beside it; `working`: what it must hold during its walk; `server`: the server's
-    vectors. `seconds`: a round's against FedAvg's, median of interleaved rounds on this machine.
+    vectors. `seconds`: a round's processor time against FedAvg's on this machine: the median of the quotients
+    of rounds that were played one after the other.
     """
 
     method: str
@@ -50,50 +52,79 @@ class Line(NamedTuple):
     seconds: float
 
 
+class Played(NamedTuple):
+    """A method's run: its session, its last row, and each round's processor seconds, watching left out."""
+
+    session: Session
+    row: Row
+    seconds: list[float]
+
+
 def count(
-    methods: list[tuple[str, Algorithm]],
+    methods: Sequence[tuple[str, Algorithm]],
     *,
-    rounds: int = 5,
-    progress: Callable[[str], None] | None = None,
+    rounds: int = 10,
+    progress: Callable[[int, int], None] | None = None,
 ) -> list[Line]:
-    """Run each method for a few rounds of digits beside FedAvg, and count."""
+    """Run the methods for a few rounds of digits, side by side with FedAvg, and count.
+
+    `progress` hears of the rounds that all have played, and of how many there are.
+    """
+    for name, method in methods:
+        if isinstance(method, Stages):
+            raise ConfigError(f"costs: {name} changes its method on the way: count its stages one by one")
     federation = load("digits").split(IID(), clients=CLIENTS, seed=0)
-    return [_line(name, method, federation, rounds, progress) for name, method in methods]
+    sessions = {repr(method): _session(method, federation, rounds) for _, method in methods}
+    base = repr(FedAvg())
+    sessions.setdefault(base, _session(FedAvg(), federation, rounds))
+    with ExitStack() as stack:
+        for session in sessions.values():
+            stack.enter_context(closing(session.loop.engine))
+        played = _play(sessions, rounds, progress or (lambda done, total: None))
+        return [_line(name, played[repr(method)], played[base]) for name, method in methods]
 
 
-def _line(
-    name: str,
-    method: Algorithm,
-    federation: Federation,
-    rounds: int,
-    progress: Callable[[str], None] | None,
-) -> Line:
-    if isinstance(method, Stages):
-        raise ConfigError(f"costs: {name} changes its method on the way: count its stages one by one")
-    if progress is not None:
-        progress(name)
-    plain, ours = _session(FedAvg(), federation, rounds), _session(method, federation, rounds)
-    with closing(plain.loop.engine), closing(ours.loop.engine):
-        pairs = list(zip(plain.rounds(), ours.rounds(), strict=True))
-        base, row = pairs[-1]
-        d = ours.loop.oracle.layout.total
-        size = d * ours.state.x0.element_size()
-        down, up = row["bytes_down"] / COHORT / size, row["bytes_up"] / COHORT / size
-        kept, beside = _memory(ours)
-        return Line(
-            name,
-            down,
-            up,
-            unicast=(row["bytes_down"] + row["bytes_up"]) / (base["bytes_down"] + base["bytes_up"]),
-            broadcast=(down + COHORT * up) / (1 + COHORT),
-            gradients=row["costs/gradients"] / base["costs/gradients"],
-            forwards=row["costs/forwards"] / base["costs/forwards"],
-            kept=kept,
-            stored=1 + beside,
-            working=_working(ours, beside),
-            server=row["costs/server_memory"] / size,
-            seconds=statistics.median(after["seconds"] / before["seconds"] for before, after in pairs),
-        )
+def _play(
+    sessions: Mapping[str, Session], rounds: int, progress: Callable[[int, int], None]
+) -> dict[str, Played]:
+    """Play a round of each in turn, so that what slows the machine down slows all of them down."""
+    runs = {key: session.rounds() for key, session in sessions.items()}
+    seconds: dict[str, list[float]] = {key: [] for key in sessions}
+    for done in range(rounds):
+        for key, run in runs.items():
+            started = time.process_time()
+            next(run)
+            seconds[key].append(time.process_time() - started - sum(sessions[key].spent.values()))
+        progress(done + 1, rounds)
+    return {key: Played(session, session.history[-1], seconds[key]) for key, session in sessions.items()}
+
+
+def _slowdown(ours: Played, base: Played) -> float:
+    """Return how much longer a round takes: the first is left out, it warms up."""
+    pairs = list(zip(ours.seconds, base.seconds, strict=True))
+    return statistics.median(mine / plain for mine, plain in pairs[1:] or pairs)
+
+
+def _line(name: str, ours: Played, plain: Played) -> Line:
+    row, base = ours.row, plain.row
+    d = ours.session.loop.oracle.layout.total
+    size = d * ours.session.state.x0.element_size()
+    down, up = row["bytes_down"] / COHORT / size, row["bytes_up"] / COHORT / size
+    kept, beside = _memory(ours.session)
+    return Line(
+        name,
+        down,
+        up,
+        unicast=(row["bytes_down"] + row["bytes_up"]) / (base["bytes_down"] + base["bytes_up"]),
+        broadcast=(down + COHORT * up) / (1 + COHORT),
+        gradients=row["costs/gradients"] / base["costs/gradients"],
+        forwards=row["costs/forwards"] / base["costs/forwards"],
+        kept=kept,
+        stored=1 + beside,
+        working=_working(ours.session, beside),
+        server=row["costs/server_memory"] / size,
+        seconds=_slowdown(ours, plain),
+    )
 
 
 def _session(method: Algorithm, federation: Federation, rounds: int) -> Session:

@@ -6,8 +6,6 @@ same first model, cohort positions and (with clients of one size) minibatch orde
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
@@ -23,18 +21,22 @@ from fedkeel.data.federation import Federation
 from fedkeel.engines.local import client_stream, full_gradient, minibatches, seeded
 from fedkeel.errors import ConfigError
 from fedkeel.methods import Stages
+from fedkeel.methods.stages import as_stages
 from fedkeel.probes import Losses
 from fedkeel.runner import open_session
-from fedkeel.runs import storage, write_durably
+from fedkeel.runs import storage
+from fedkeel.runs.manifest import manifest_of
+from fedkeel.sampling import Sampling, Weighting
 from fedkeel.streams import Stream
+from fedkeel.studies.keeping import claim, keep_tensors, kept, read_tensors
 from fedkeel.task import Task
-from fedkeel.training import Session
+from fedkeel.training import Row, Session
 from fedkeel.vector import Vector
 from fedkeel.walk import Pace, take
 from fedkeel.work import Work
 
 Replaced = Literal["client", "sample"]
-Progress = Callable[[str, int, int], None]
+Progress = Callable[[int, Row | None], None]
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,9 @@ def stability(
     cohort: int | float,
     work: Work,
     seed: int = 0,
+    sampling: Sampling = "fixed",
+    weighting: Weighting = "uniform",
+    device: str = "cpu",
     replaced: Replaced = "client",
     pairs: int = 5,
     engine: str = "serial",
@@ -85,8 +90,9 @@ def stability(
     """Couple a run with `pairs` others, each with one client (or one of its samples) replaced.
 
     The replacement comes from the held-out clients, so hold some out. Which clients are replaced is drawn
-    from the seed among those that take part. With `keep`, finished pairs are kept in that directory and not
-    run again.
+    from the seed among those that take part. With `keep`, finished runs lie in that directory and are not
+    repeated; more pairs can be asked for later. `progress` hears of each round: the number of its run (0 the
+    unchanged one) and its row, None where the run is there already.
     """
     if replaced not in ("client", "sample"):
         raise ConfigError(f"stability: replaced = {replaced!r}: choose one of client, sample")
@@ -102,30 +108,89 @@ def stability(
             cohort=cohort,
             work=work,
             seed=seed,
+            sampling=sampling,
+            weighting=weighting,
+            device=device,
             engine=engine,
             probes=probes,
             eval_every=rounds,
         )
 
+    tell = progress or (lambda run, row: None)
+    place = None if keep is None else Path(keep)
     base = open_run(federation, [Losses(every=rounds)])
-    local = local_discrepancy(base)
-    trail = list(_trail(base))
-    drawn = _drawn(base, pairs)
-    key = (repr(algorithm), rounds, cohort, repr(work), seed, federation.fingerprint())
-    digest = hashlib.sha256(repr(key).encode()).hexdigest()[:8]
+    if place is not None:
+        identity = manifest_of(base.loop, as_stages(algorithm), cohort)["identity"]
+        asked = {"rounds": rounds, "replaced": replaced, "engine": engine}
+        claim(place, "stability study", {**asked, **identity})
+    with closing(base.loop.engine):
+        unchanged = _Unchanged(base, place, tell)
+        facts = unchanged.facts()
+        drawn = facts["order"][:pairs]
+        curves = []
+        for number, client in enumerate(drawn):
+            other = partial(swapped, federation, client, number, replaced, seed)
+            hear = partial(tell, 1 + number)
+            make = partial(_curve, unchanged, other, open_run, hear)
+            curves.append(kept(_part(place, f"pair-{number}"), make, partial(hear, None)))
+        unchanged.forget()
+    return Stability(replaced, drawn, curves, facts["local"], facts["gap"])
 
-    def curve(number: int, client: int) -> list[float]:
-        other = _trail(open_run(swapped(federation, client, number, replaced, seed)))
-        pairs = zip(trail, other, strict=True)
-        return [float(torch.linalg.vector_norm((x - y).double())) for x, y in pairs]
 
-    curves = []
-    for number, client in enumerate(drawn):
-        if progress is not None:
-            progress("pairs", number, len(drawn))
-        name = f"{replaced}-{client}-{digest}"
-        curves.append(_kept(keep, name, partial(curve, number, client)))
-    return Stability(replaced, drawn, curves, local, base.history[-1]["losses/participation_gap"])
+class _Unchanged:
+    """The run that all pairs share: trained once, its models kept until the last pair is done."""
+
+    def __init__(self, session: Session, place: Path | None, tell: Progress) -> None:
+        self.session, self.place, self.tell = session, place, partial(tell, 0)
+        self._models: list[Vector] = []
+
+    def facts(self) -> dict[str, Any]:
+        """Return what is reported of it, and its clients in the order in which they are replaced."""
+        path = _part(self.place, "unchanged")
+        found: dict[str, Any] = kept(path, self._train, partial(self.tell, None))
+        return found
+
+    def models(self) -> list[Vector]:
+        """Return its model before the first and after every round."""
+        if not self._models:
+            found = read_tensors(self._file)
+            if found is None:
+                self._train()
+            else:
+                self._models = list(found["x"].to(self.session.loop.setting.device))
+        return self._models
+
+    def forget(self) -> None:
+        """Give the room back that its models take on disk."""
+        if self._file is not None:
+            with storage(self._file):
+                self._file.unlink(missing_ok=True)
+
+    def _train(self) -> dict[str, Any]:
+        local = local_discrepancy(self.session)
+        self._models = list(_trail(self.session, self.tell))
+        keep_tensors(self._file, {"x": torch.stack(self._models)})
+        gap = self.session.history[-1]["losses/participation_gap"]
+        return {"order": _order(self.session), "local": local, "gap": gap}
+
+    @property
+    def _file(self) -> Path | None:
+        return None if self.place is None else self.place / "unchanged.tensors"
+
+
+def _curve(
+    unchanged: _Unchanged,
+    other: Callable[[], Federation],
+    open_run: Callable[[Federation], Session],
+    tell: Callable[[Row], None],
+) -> list[float]:
+    """Return ‖x_t − x_t'‖ after each number of rounds."""
+    pairs = zip(unchanged.models(), _trail(open_run(other()), tell), strict=True)
+    return [float(torch.linalg.vector_norm((x - y).double())) for x, y in pairs]
+
+
+def _part(place: Path | None, name: str) -> Path | None:
+    return None if place is None else place / f"{name}.json"
 
 
 def swapped(federation: Federation, client: int, number: int, replaced: Replaced, seed: int) -> Federation:
@@ -174,35 +239,21 @@ def _walk(session: Session, client: int) -> list[Vector]:
             lambda at: full_gradient(loop.setting, loop.oracle, client, at),
             trace=lambda y: points.append(y.clone()),
         )
-    return [*points, taken.walk.end]
+    return [*points, taken.walk.end.clone()]
 
 
-def _trail(session: Session) -> Iterator[Vector]:
+def _trail(session: Session, tell: Callable[[Row], None]) -> Iterator[Vector]:
     """Yield the model before the first and after every round."""
     with closing(session.loop.engine):
         yield session.state.x0
-        for _ in session.rounds():
+        for row in session.rounds():
             state = session.state
             yield next(iter(session.loop.stages.parts[state.stage].method.models(state.server).values()))
+            tell(row)
 
 
-def _drawn(session: Session, pairs: int) -> list[int]:
-    """Return the clients to replace: of those that take part at all, in the order of a draw."""
+def _order(session: Session) -> list[int]:
+    """Return the clients that take part at all, in the order of a draw: the first ones are replaced."""
     taking_part = sorted({client for row in session.history for client in row["cohort"]})
     rng = Stream(session.loop.setting.seed).branch("stability").numpy()
-    return [int(i) for i in rng.permutation(taking_part)[:pairs]]
-
-
-def _kept(keep: str | Path | None, name: str, make: Callable[[], list[float]]) -> list[float]:
-    """Return a curve from the directory where it is there already; else make and keep it."""
-    if keep is None:
-        return make()
-    path = Path(keep) / f"{name}.json"
-    with storage(path):
-        if path.exists():
-            curve: list[float] = json.loads(path.read_text())
-            return curve
-        curve = make()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_durably(path, json.dumps(curve).encode())
-    return curve
+    return [int(i) for i in rng.permutation(taking_part)]

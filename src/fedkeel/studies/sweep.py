@@ -6,24 +6,21 @@ import hashlib
 import json
 import re
 import signal
-import tomllib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-from fedkeel.comparison import Job
-from fedkeel.errors import ConfigError, Stopped, StorageError
+from fedkeel.comparison import SPEED_ONLY, Job
+from fedkeel.errors import ConfigError, Stopped
 from fedkeel.experiment import Experiment
 from fedkeel.report.lines import lines
 from fedkeel.report.tables import Summary, Trial, final, reachable_target, summarise
 from fedkeel.runs import storage, write_durably
-from fedkeel.tomlfile import dump
-
-FILE = "sweep.toml"
+from fedkeel.studies.keeping import claim
 
 
 class Sweep(NamedTuple):
@@ -44,7 +41,11 @@ class Sweep(NamedTuple):
         if not values:
             raise ConfigError("sweep: give the values, as in --values 0,0.05,0.1")
         made = cls(over, tuple(value.strip() for value in values), tuple(range(seeds)), base)
-        for value in made.values:
+        for place, value in enumerate(made.values):
+            if not value:
+                raise ConfigError(f"sweep: value {place + 1} of {len(values)} is empty: leave it out")
+            if value in made.values[:place]:
+                raise ConfigError(f"sweep: the value {value} is given twice: leave one out")
             made.experiment(value, 0)
         return made
 
@@ -66,40 +67,28 @@ class Sweep(NamedTuple):
             for value in self.values
         ]
 
-    def save(self, out: Path) -> None:
-        """Write what is swept, so that it can be gone on with."""
-        table = {"over": self.over, "values": list(self.values), "seeds": list(self.seeds)}
-        with storage(out):
-            out.mkdir(parents=True, exist_ok=True)
-            write_durably(out / FILE, dump({**table, "experiment": self.base.table()}).encode())
-
-    @classmethod
-    def load(cls, out: Path) -> Sweep:
-        """Read a sweep back."""
-        try:
-            table = tomllib.loads((out / FILE).read_text())
-            values, seeds = tuple(table["values"]), tuple(table["seeds"])
-            return cls(table["over"], values, seeds, Experiment.from_table(table["experiment"]))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, KeyError, TypeError) as problem:
-            raise StorageError(f"{out / FILE}: cannot be read: {problem}") from None
+    def settings(self) -> dict[str, Any]:
+        """Return what all its runs share; values, seeds and rounds may grow."""
+        free = {*SPEED_ONLY, "seed"}
+        table = {key: part for key, part in self.base.table().items() if key not in free}
+        return {"over": self.over, **table}
 
 
 def play(
-    sweep: Sweep, out: Path, *, workers: int = 1, done: Callable[[Trial, int, int], None] | None = None
+    sweep: Sweep, out: Path, *, workers: int = 1, done: Callable[[Trial, int, bool], None] | None = None
 ) -> list[Trial]:
-    """Run what is not run yet, `workers` at a time; `done` hears of each run, of how many and of all."""
-    with storage(out):
-        found = sorted(path.name for path in out.iterdir()) if out.exists() else []
-    if found and FILE not in found:
-        raise StorageError(f"{out}: holds {found[0]} and no sweep: choose an empty or new directory")
-    sweep.save(out)
+    """Run what is not run yet, `workers` at a time.
+
+    `done` hears of each run, how many there are now, and whether it was there already.
+    """
+    claim(out, "sweep", sweep.settings())
     jobs = sweep.jobs(out)
     trials: dict[tuple[str, int], Trial] = {}
 
-    def take(trial: Trial) -> None:
+    def take(trial: Trial, *, kept: bool = False) -> None:
         trials[trial.method, trial.seed] = trial
         if done is not None:
-            done(trial, len(trials), len(jobs))
+            done(trial, len(trials), kept)
 
     open_jobs = []
     for job in jobs:
@@ -107,7 +96,7 @@ def play(
         if rows is None:
             open_jobs.append(job)
         else:
-            take(Trial(job.method, job.seed, rows))
+            take(Trial(job.method, job.seed, rows), kept=True)
     if workers == 1:
         for job in open_jobs:
             take(_run(job.method, job.experiment.table(), str(job.directory)))
@@ -117,12 +106,16 @@ def play(
 
 
 def _in_parallel(jobs: Sequence[Job], workers: int, take: Callable[[Trial], None]) -> None:
+    others = active_children()
     pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_ignore_interrupts)
     try:
         futures = [pool.submit(_run, job.method, job.experiment.table(), str(job.directory)) for job in jobs]
         for future in as_completed(futures):
             take(future.result())
     except KeyboardInterrupt:
+        for worker in active_children():
+            if worker not in others:
+                worker.terminate()
         raise Stopped("stopped; runs that were begun go on from their checkpoints") from None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedkeel.errors import ConfigError, Diverged, StorageError
+from fedkeel.errors import ConfigError, Diverged, Stopped
 from fedkeel.experiment import Experiment
 from fedkeel.expression import parse
-from fedkeel.runs import storage, write_durably
+from fedkeel.streams import Stream
+from fedkeel.studies.keeping import claim
 
-JOURNAL, FILE = "journal.log", "search.json"
+JOURNAL = "journal.log"
+_BRACES = r"\{([^{}]*)\}"
 
 
 class Uniform(NamedTuple):
@@ -48,15 +49,24 @@ Range = Uniform | Log | Integer | Choice
 
 
 class Knob(NamedTuple):
-    """A setting to search: its key, the text around the value, and the range."""
+    """A setting to search: its key, a text with {} for each value, and the values' ranges."""
 
     key: str
     template: str
-    range: Range
+    ranges: tuple[Range, ...]
 
-    def setting(self, value: object) -> str:
-        """Return the setting with a value in it."""
-        return f"{self.key}={self.template.replace('{}', str(value))}"
+    @property
+    def names(self) -> list[str]:
+        """Return what its values are called: the key, numbered where there are several."""
+        if len(self.ranges) == 1:
+            return [self.key]
+        return [f"{self.key}[{place}]" for place in range(len(self.ranges))]
+
+    def setting(self, chosen: Mapping[str, Any]) -> str:
+        """Return the setting with its values, by their names, in it."""
+        first, *rest = self.template.split("{}")
+        filled = zip((chosen[name] for name in self.names), rest, strict=True)
+        return f"{self.key}={first}{''.join(f'{value}{text}' for value, text in filled)}"
 
 
 class Tuned(NamedTuple):
@@ -71,18 +81,19 @@ class Tuned(NamedTuple):
 
 
 def knob(text: str) -> Knob:
-    """Read `work.lr=log(0.001, 1)` or `method=FedInit(beta={uniform(0, 0.2)})`."""
+    """Read `work.lr=log(0.001, 1)` or `method=FedSAGD(lam={log(0.01, 1)}, mu={log(0.001, 1)})`."""
     key, equals, rest = text.partition("=")
     if not equals:
         raise ConfigError(f"tune: {text!r}: write a key and a range, as in work.lr=log(0.001, 1)")
-    inside = re.search(r"\{(.*)\}", rest)
-    template = rest if inside is None else rest.replace(inside.group(0), "{}")
-    made = parse(rest if inside is None else inside.group(1), _RANGES, kind="range")
-    if not isinstance(made, Choice) and not made.low < made.high:
-        raise ConfigError(f"tune: {text!r}: the range must rise")
-    if isinstance(made, Log) and made.low <= 0:
-        raise ConfigError(f"tune: {text!r}: a logarithmic range starts above 0")
-    return Knob(key.strip(), "{}" if inside is None else template.strip(), made)
+    inside: list[str] = re.findall(_BRACES, rest)
+    template = re.sub(_BRACES, "{}", rest).strip() if inside else "{}"
+    ranges = tuple(parse(one, _RANGES, kind="range") for one in inside or [rest])
+    for made in ranges:
+        if not isinstance(made, Choice) and not made.low < made.high:
+            raise ConfigError(f"tune: {text!r}: the range must rise")
+        if isinstance(made, Log) and made.low <= 0:
+            raise ConfigError(f"tune: {text!r}: a logarithmic range starts above 0")
+    return Knob(key.strip(), template, ranges)
 
 
 def tune(
@@ -92,15 +103,19 @@ def tune(
     *,
     trials: int = 20,
     seed: int = 0,
-    told: Callable[[int, float | None, Mapping[str, Any]], None] | None = None,
+    there: Callable[[int], None] | None = None,
+    told: Callable[[int, str, float | None, Mapping[str, Any]], None] | None = None,
 ) -> Tuned:
     """Search for the settings with the best final accuracy; go on with what the journal holds.
 
-    Trials are counted over all runs of the search. A trial is pruned where its accuracy after some rounds is
-    below the median of the others at that point. `told` hears of each trial: its number, accuracy, settings.
+    Trials are counted over all calls; each draws from the seed and its own number, so a search that was
+    interrupted finds what an uninterrupted one does. A trial is pruned where its accuracy after some rounds
+    is below the median of the others at that point. `there` hears how many trials there are already, `told`
+    of each trial: its number, how it ended ("complete", "pruned" or "fail": it diverged), accuracy, settings.
     """
     optuna = _optuna()
-    _same_search(out, {"experiment": base.table(), "knobs": [repr(one) for one in knobs]})
+    _check(base, knobs)
+    claim(out, "search", {**base.table(), "knobs": [repr(one) for one in knobs]})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         backend = optuna.storages.journal.JournalFileBackend(str(out / JOURNAL))
@@ -109,39 +124,34 @@ def tune(
             storage=optuna.storages.JournalStorage(backend),
             load_if_exists=True,
             direction="maximize",
-            sampler=optuna.samplers.TPESampler(seed=seed),
             pruner=optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=max(1, base.rounds // 5)),
         )
-    before = len(_over(study, optuna))
-    for _ in range(before, trials):
+    before = len(_over(study))
+    if there is not None:
+        there(before)
+    for number in range(before, trials):
+        study.sampler = optuna.samplers.TPESampler(seed=_sampler_seed(seed, number))
         trial = study.ask()
-        chosen = {one.key: _suggest(trial, one) for one in knobs}
-        state, value = _attempt(base, knobs, chosen, trial, optuna)
+        chosen = {
+            name: _suggest(trial, name, made)
+            for one in knobs
+            for name, made in zip(one.names, one.ranges, strict=True)
+        }
+        try:
+            state, value = _attempt(base, knobs, chosen, trial, optuna)
+        except Stopped:
+            raise Stopped(f"stopped in trial {number + 1} of {trials}, which begins anew") from None
         study.tell(trial, value if state == optuna.trial.TrialState.COMPLETE else None, state=state)
         if told is not None:
-            told(trial.number, value, chosen)
+            told(number, state.name.lower(), value, chosen)
     return _summary(study, knobs, optuna)
-
-
-def _same_search(out: Path, described: Mapping[str, Any]) -> None:
-    """Write what is searched, or refuse a directory that holds another search."""
-    path, text = out / FILE, json.dumps(described, sort_keys=True, ensure_ascii=False, indent=2)
-    with storage(out):
-        out.mkdir(parents=True, exist_ok=True)
-        if path.exists() and path.read_text() != text:
-            raise StorageError(
-                f"{out} belongs to another search (see {path}): choose another directory or the same settings"
-            )
-        if not path.exists() and any(out.iterdir()):
-            raise StorageError(f"{out}: is not empty and holds no search: choose an empty or new directory")
-        write_durably(path, text.encode())
 
 
 def _attempt(
     base: Experiment, knobs: Sequence[Knob], chosen: Mapping[str, Any], trial: Any, optuna: Any
 ) -> tuple[Any, float | None]:
     """Train with the chosen settings; return how it ended and the last accuracy."""
-    experiment = base.with_settings([one.setting(chosen[one.key]) for one in knobs])
+    experiment = base.with_settings([one.setting(chosen) for one in knobs])
     last: list[float] = []
 
     def watch(row: Mapping[str, Any]) -> None:
@@ -161,30 +171,45 @@ def _attempt(
     return states.COMPLETE, last[-1]
 
 
-def _suggest(trial: Any, one: Knob) -> Any:
-    match one.range:
+def _suggest(trial: Any, name: str, made: Range) -> Any:
+    match made:
         case Uniform(low, high):
-            return trial.suggest_float(one.key, low, high)
+            return trial.suggest_float(name, low, high)
         case Log(low, high):
-            return trial.suggest_float(one.key, low, high, log=True)
+            return trial.suggest_float(name, low, high, log=True)
         case Integer(low, high):
-            return trial.suggest_int(one.key, low, high)
+            return trial.suggest_int(name, low, high)
         case Choice(values):
-            return trial.suggest_categorical(one.key, values)
+            return trial.suggest_categorical(name, values)
 
 
-def _over(study: Any, optuna: Any) -> list[Any]:
+def _check(base: Experiment, knobs: Sequence[Knob]) -> None:
+    """Refuse before the search what no trial could use, at one end of every range."""
+    for one in knobs:
+        base.with_settings([one.setting(dict(zip(one.names, map(_first, one.ranges), strict=True)))])
+
+
+def _first(made: Range) -> Any:
+    return made.values[0] if isinstance(made, Choice) else made.low
+
+
+def _sampler_seed(seed: int, number: int) -> int:
+    """Return what a trial draws from: Optuna takes 32 bits."""
+    return Stream(seed).branch("trial", number).integer() % 2**32
+
+
+def _over(study: Any) -> list[Any]:
     return [trial for trial in study.trials if trial.state.is_finished()]
 
 
 def _summary(study: Any, knobs: Sequence[Knob], optuna: Any) -> Tuned:
     states = optuna.trial.TrialState
-    ended = [trial.state for trial in _over(study, optuna)]
+    ended = [trial.state for trial in _over(study)]
     best = study.best_trial if states.COMPLETE in ended else None
     return Tuned(
         None if best is None else dict(best.params),
         None if best is None else best.value,
-        [] if best is None else [one.setting(best.params[one.key]) for one in knobs],
+        [] if best is None else [one.setting(best.params) for one in knobs],
         len(ended),
         ended.count(states.PRUNED),
         ended.count(states.FAIL),

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
 from fedkeel.errors import ConfigError, Diverged
 from fedkeel.methods.relaxed import Relaxed
+from fedkeel.studies.keeping import keep_tensors, kept, read_tensors
+from fedkeel.studies.keeping import read as read_part
 from fedkeel.training import Session
 from fedkeel.vector import Vector
 
@@ -76,6 +79,32 @@ def travel(session: Session, points: int, progress: Progress) -> Trajectory:
             "there is nothing to measure; lower the learning rate or change the start"
         )
     return Trajectory(stops, longest, previous.round, problem)
+
+
+def keep(path: Path, trajectory: Trajectory) -> None:
+    """Keep a finished pilot: its models, then, which makes it whole, what else is known of it."""
+    stops = trajectory.stops
+    tensors = {f"x.{i}": stop.x for i, stop in enumerate(stops)}
+    tensors |= {f"buffers.{i}": stop.buffers for i, stop in enumerate(stops)}
+    tensors |= {f"offset.{i}": stop.offset for i, stop in enumerate(stops) if stop.offset is not None}
+    keep_tensors(path.with_suffix(".tensors"), tensors)
+    rounds, moves = [stop.round for stop in stops], [stop.move for stop in stops]
+    kept(path, lambda: [rounds, moves, *trajectory[1:]])
+
+
+def read(path: Path | None, device: torch.device) -> Trajectory | None:
+    """Return a pilot that is kept whole."""
+    facts = None if path is None else read_part(path)
+    tensors = None if path is None or facts is None else read_tensors(path.with_suffix(".tensors"))
+    if facts is None or tensors is None:
+        return None
+    found = {name: tensor.to(device) for name, tensor in tensors.items()}
+    rounds, moves, longest, played, problem = facts
+    stops = [
+        Stop(round, found[f"x.{i}"], found[f"buffers.{i}"], move, found.get(f"offset.{i}"))
+        for i, (round, move) in enumerate(zip(rounds, moves, strict=True))
+    ]
+    return Trajectory(stops, longest, played, problem)
 
 
 def _length(x: Vector) -> float:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,16 +16,20 @@ from fedkeel.algorithm import Algorithm
 from fedkeel.data.federation import Federation
 from fedkeel.engines.contract import Setting
 from fedkeel.engines.serial import threads
-from fedkeel.methods.stages import Stages
+from fedkeel.methods.stages import Stages, as_stages
 from fedkeel.runner import open_session
+from fedkeel.runs.manifest import manifest_of
 from fedkeel.sampling import Population, Sampling, Weighting
 from fedkeel.streams import Stream
+from fedkeel.studies.constants import pilot
 from fedkeel.studies.constants.findings import Findings, Measured, conclude
 from fedkeel.studies.constants.landscape import Landscape, Place, View, gaussian, power_iteration
 from fedkeel.studies.constants.pairs import Pair, Reach, Star, star
-from fedkeel.studies.constants.pilot import Progress, Trajectory, travel
+from fedkeel.studies.constants.pilot import Progress, Trajectory
 from fedkeel.studies.constants.survey import Noise, Survey, noise, survey
+from fedkeel.studies.keeping import claim, kept
 from fedkeel.task import Task
+from fedkeel.training import Session
 from fedkeel.values import Count, value
 from fedkeel.vector import Vector
 from fedkeel.work import Work
@@ -60,11 +68,13 @@ def study(
     weighting: Weighting = "uniform",
     device: str = "cpu",
     effort: Effort | None = None,
+    keep: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Findings:
     """Measure the constants the theories ask for; the same seed gives the same numbers.
 
-    `progress` is called with a stage's name, what is done of it and its total.
+    With `keep`, the pilot and what is measured lie in that directory as soon as they are finished, and the
+    same call goes on from there. `progress` is called with a stage's name, what is done of it and its total.
     """
     how = effort or Effort()
     tell = progress or (lambda stage, done, total: None)
@@ -83,15 +93,33 @@ def study(
         device=device,
     )
     setting, population = session.loop.setting, session.loop.population
-    with threads(session.loop.engine.threads):
-        path = travel(session, max(2, how.points), tell)
-        team = _team(setting, population, how)
+    place = None if keep is None else Path(keep)
+    if place is not None:
+        identity = manifest_of(session.loop, as_stages(algorithm), cohort)["identity"]
+        claim(place, "constants study", {**asdict(how), "engine": engine, **identity})
+    with closing(session.loop.engine), threads(session.loop.engine.threads):
+        path = _pilot(session, max(2, how.points), place, tell)
+        team = _team(setting, population, how, place)
         return conclude(_measure(team, path, how, tell), path, setting, population, team.weights)
+
+
+def _pilot(session: Session, points: int, place: Path | None, tell: Progress) -> Trajectory:
+    """Return the pilot that is kept, else play it."""
+    part = None if place is None else place / "pilot.json"
+    before = pilot.read(part, session.loop.setting.device)
+    if before is not None:
+        tell("pilot", before.rounds, before.rounds)
+        return before
+    path = pilot.travel(session, points, tell)
+    if part is not None:
+        part.unlink(missing_ok=True)  # a damaged one
+        pilot.keep(part, path)
+    return path
 
 
 @dataclass(frozen=True)
 class _Team:
-    """The clients that are looked at, those of them looked at closely, and their weights in f."""
+    """The clients looked at, those looked at closely, their weights in f, and where findings are kept."""
 
     setting: Setting
     landscape: Landscape
@@ -99,9 +127,14 @@ class _Team:
     close: tuple[int, ...]
     population: int
     stream: Stream
+    place: Path | None
+
+    def part(self, name: str, number: int) -> Path | None:
+        """Return where a part of the measurements is kept."""
+        return None if self.place is None else self.place / f"{name}-{number}.json"
 
 
-def _team(setting: Setting, population: Population, how: Effort) -> _Team:
+def _team(setting: Setting, population: Population, how: Effort, place: Path | None) -> _Team:
     """Draw the clients: all of them where there are few."""
     stream = Stream(setting.seed).branch("constants")
     count = min(how.clients, population.clients)
@@ -111,32 +144,54 @@ def _team(setting: Setting, population: Population, how: Effort) -> _Team:
     drawn = np.array(population.weigh(clients))
     weights = [float(weight) for weight in drawn / drawn.sum()]
     landscape = Landscape(setting, clients, how.samples, stream)
-    return _Team(setting, landscape, weights, close, population.clients, stream)
+    return _Team(setting, landscape, weights, close, population.clients, stream, place)
 
 
 def _measure(team: _Team, path: Trajectory, how: Effort, tell: Progress) -> Measured:
     places = [team.landscape.place(stop.x, stop.buffers) for stop in path.stops]
     total = len(places)
     surveys: list[Survey] = []
-    for stop, place in zip(path.stops, places, strict=True):
-        surveys.append(survey(team.landscape, place, team.weights, team.population, stop.offset))
+    for at, (stop, place) in enumerate(zip(path.stops, places, strict=True)):
+        seen = partial(survey, team.landscape, place, team.weights, team.population, stop.offset)
+        surveys.append(_survey(*kept(team.part("gradients", at), seen)))
         tell("gradients", len(surveys), total)
     noises: list[list[Noise]] = []
-    for place in places:
-        noises.append(_noises(team, place, len(noises), how.draws))
+    for at, place in enumerate(places):
+        drawn = kept(team.part("minibatches", at), partial(_noises, team, place, at, how.draws))
+        noises.append([Noise(*one) for one in drawn])
         tell("minibatches", len(noises), total)
     curvatures: list[list[float]] = [[] for _ in places]
     steepness: list[list[float]] = [[] for _ in places]
     pairs: list[Pair] = []
-    done = 0
+    done, whole = 0, total * len(team.close)
     for client in team.close:
-        for at, (size, around) in enumerate(_around(team, path, client, how, _TINY * surveys[0].loss)):
+        around = partial(_around, team, path, client, how, _TINY * surveys[0].loss)
+        heard = partial(tell, "curvature and pairs")
+        stars = kept(team.part("curvature", client), partial(_counted, around, heard, done, whole))
+        for at, (size, (ties, steep)) in enumerate(stars):
             curvatures[at].append(size)
-            steepness[at].append(around.steepness)
-            pairs += around.pairs
-            done += 1
-            tell("curvature and pairs", done, total * len(team.close))
+            steepness[at].append(steep)
+            pairs += [Pair(*tie) for tie in ties]
+        done += total
+        heard(done, whole)
     return Measured(surveys, noises, curvatures, pairs, steepness, _worst(team, places))
+
+
+def _survey(*parts: Any) -> Survey:
+    """Return a survey from its parts, as JSON has them."""
+    found = Survey(*parts)
+    return found._replace(losses=tuple(found.losses), slopes2=tuple(found.slopes2))
+
+
+def _counted(
+    stars: Callable[[], Iterator[tuple[float, Star]]], tell: Callable[[int, int], None], done: int, whole: int
+) -> list[tuple[float, Star]]:
+    """Measure around every stop, and say how many are done."""
+    found = []
+    for one in stars():
+        found.append(one)
+        tell(done + len(found), whole)
+    return found
 
 
 def _noises(team: _Team, place: Place, at: int, draws: int) -> list[Noise]:

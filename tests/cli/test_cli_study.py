@@ -1,0 +1,102 @@
+"""The commands that make many runs: they say what is there, go on, and refuse what does not fit."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from children import interruptible
+
+TINY = (
+    "--clients",
+    "6",
+    "--cohort",
+    "3",
+    "--rounds",
+    "4",
+    "--set",
+    "work.steps=1",
+    "--set",
+    "work.batch_size=8",
+)
+LOOK = ("study", "interaction", "fedavg", *TINY, "--every", "2", "--points", "60", "--components", "5")
+
+
+def test_a_study_that_is_started_again_says_what_is_there(fedkeel: Callable, tmp_path: Path) -> None:
+    first = fedkeel(*LOOK, "--out", "s", "--json")
+    assert "already" not in first.stderr
+    again = fedkeel(*LOOK, "scaffold", "--out", "s", "--json")
+    assert "2 of 4 looks are there already in s" in again.stderr
+    assert "FedAvg: round 4/4, accuracy —, kept from before" in again.stderr
+    before, now = json.loads(first.stdout)["methods"], json.loads(again.stdout)["methods"]
+    assert now["FedAvg"] == before["FedAvg"]
+    assert list(now) == ["FedAvg", "SCAFFOLD"]
+    assert (tmp_path / "s" / "interaction.svg").exists()
+    table = fedkeel(*LOOK, "--out", "s")
+    assert "features by γ_corr" in table.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("--seed", "1"), 6, "s belongs to another interaction study: its seed is 0, not 1"),
+        (("--centre",), 6, "its centre is False, not True"),
+        (("--every", "9"), 2, "every = 9, but the run has 4 rounds: give 1 to 4"),
+        (("fedavg",), 2, "'fedavg' is given twice"),
+        (("fedavvg",), 2, "did you mean 'FedAvg'?"),
+        (("--out", "file"), 6, "file: Not a directory"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    fedkeel: Callable, tmp_path: Path, words: tuple[str, ...], code: int, message: str
+) -> None:
+    (tmp_path / "file").touch()
+    fedkeel(*LOOK, "--out", "s")
+    assert message in fedkeel(*LOOK, "--out", "s", *words, code=code).stderr
+
+
+def test_a_mistake_binds_no_directory(fedkeel: Callable) -> None:
+    assert "there are 6 clients" in fedkeel(*LOOK, "--cohort", "9", "--out", "s", code=2).stderr
+    fedkeel(*LOOK, "--out", "s")
+
+
+def test_one_study_does_not_write_into_another(fedkeel: Callable) -> None:
+    fedkeel(*LOOK, "--out", "s")
+    told = fedkeel("sweep", "work.lr", "--values", "0.1", *TINY, "--out", "s", code=6)
+    assert "s holds an interaction study, not a sweep: choose another directory" in told.stderr
+
+
+def test_stability_goes_on_with_more_pairs(fedkeel: Callable) -> None:
+    words = ("study", "stability", "fedavg", *TINY, "--held-out", "2", "--out", "s", "--json")
+    first = json.loads(fedkeel(*words, "--pairs", "1").stdout)["methods"]["FedAvg"]
+    again = fedkeel(*words, "--pairs", "2")
+    assert "1 of 2 pairs are there already in s" in again.stderr
+    assert json.loads(again.stdout)["methods"]["FedAvg"]["curves"][0] == first["curves"][0]
+    assert "Invalid value for '--replace'" in fedkeel(*words, "--replace", "x", code=2).stderr
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_study_with_the_line_that_goes_on(tmp_path: Path) -> None:
+    words = [*LOOK, "--every", "500", "--rounds", "100000"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fedkeel", *words, "--out", "s"],
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=interruptible,  # noqa: PLW1509
+    )
+    rows = tmp_path / "s" / "fedavg" / "run" / "metrics.jsonl"
+    while not rows.exists() and process.poll() is None:
+        pass
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "of 100000 rounds" in told
+    assert f"go on with: fedkeel {' '.join(words)} --out s" in told
