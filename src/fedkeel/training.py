@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from fedkeel.data.federation import Batch
 from fedkeel.engines.contract import Choice, Engine, Order, Setting
 from fedkeel.engines.serial import threads
 from fedkeel.errors import Diverged
@@ -147,18 +146,13 @@ def play(
         row=row,
         federation=loop.setting.federation,
         layout=loop.oracle.layout,
-        evaluate=lambda vector, data: _judge(loop, vector, following.buffers, data),
+        evaluate=lambda vector, data: loop.engine.judge([vector], following.buffers, data)[0],
     )
     evaluated = time.perf_counter()
     columns, probes = panel.report(state.probes, seen)
     spent["probes"] = time.perf_counter() - evaluated
     kept = {client: memory for client, memory in zip(clients, renewed, strict=True) if memory}
     return following._replace(probes=probes), row | columns, kept, spent
-
-
-def _judge(loop: Loop, vector: Vector, buffers: Vector, data: Batch) -> dict[str, float]:
-    """Return loss and metrics of a model on samples."""
-    return loop.oracle.evaluate(vector, buffers, data, loop.setting.federation.prepare)
 
 
 def _evaluate(loop: Loop, state: State) -> Row:
@@ -170,9 +164,9 @@ def _evaluate(loop: Loop, state: State) -> Row:
     federation = loop.setting.federation
     data = federation.everything if federation.test is None else federation.test
     models = loop.stages.parts[state.stage].method.models(state.server)
-    for place, (name, vector) in enumerate(models.items()):
-        found = _judge(loop, vector, state.buffers, data)
-        row |= {key if place == 0 else f"{key}/{name}": value for key, value in found.items()}
+    found = loop.engine.judge(list(models.values()), state.buffers, data)
+    for place, (name, scores) in enumerate(zip(models, found, strict=True)):
+        row |= {key if place == 0 else f"{key}/{name}": value for key, value in scores.items()}
     return row
 
 

@@ -44,6 +44,38 @@ def main():
         work=fk.Work(steps=1), engine="processes", workers=2, eval_every=10**7, callback=show,
     )
 '''
+JUDGING = '''
+import os
+import threading
+
+import fedkeel as fk
+import torch
+from fedkeel.engines.processes import engine
+from torch import nn
+
+class Endless:
+    """A metric that a worker never comes to an end with."""
+
+    def __init__(self):
+        self.parent = os.getpid()
+
+    def __call__(self, output, target):
+        if os.getpid() != self.parent:
+            print("begun", flush=True)
+            threading.Event().wait()
+        return output.mean()
+
+def main():
+    engine._SENDING = 0.0
+    client, test = ((torch.randn(n, 3), torch.arange(n) % 2) for n in (6, 2500))
+    fk.train(
+        fk.Task(nn.Linear(3, 2), metrics={"endless": Endless()}), fk.Federation.from_arrays([client], test),
+        fk.FedAvg(), rounds=1, cohort=1, work=fk.Work(steps=1), engine="processes", workers=2,
+    )
+
+if __name__ == "__main__":
+    main()
+'''
 GUARDED = SCRIPT + '\nif __name__ == "__main__":\n    main()\n'
 UNGUARDED = SCRIPT + "\nmain()\n"
 DEADLINE = 120
@@ -54,7 +86,14 @@ def scripts(tmp_path_factory) -> Iterator[dict[str, subprocess.Popen[str]]]:
     """Start all scripts at once: they spend most of their time importing."""
     folder = tmp_path_factory.mktemp("scripts")
     started = {}
-    for name, text in (("interrupted", GUARDED), ("killed", GUARDED), ("unguarded", UNGUARDED)):
+    texts = {
+        "interrupted": GUARDED,
+        "killed": GUARDED,
+        "interrupted judging": JUDGING,
+        "killed judging": JUDGING,
+        "unguarded": UNGUARDED,
+    }
+    for name, text in texts.items():
         (folder / f"{name}.py").write_text(text)
         started[name] = subprocess.Popen(
             [sys.executable, str(folder / f"{name}.py")],
@@ -90,7 +129,15 @@ def ended(handles: list[int]) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "number"), [("interrupted", signal.SIGINT), ("killed", signal.SIGKILL)])
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("interrupted", signal.SIGINT),
+        ("killed", signal.SIGKILL),
+        ("interrupted judging", signal.SIGINT),
+        ("killed judging", signal.SIGKILL),
+    ],
+)
 def test_no_process_outlives_its_parent(name, number, scripts):
     script = scripts[name]
     assert script.stdout.readline() == "begun\n"

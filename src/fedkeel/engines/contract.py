@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from fedkeel.algorithm import Algorithm
-from fedkeel.data.federation import Federation
+from fedkeel.data.federation import Batch, Federation
 from fedkeel.probes.base import Passes
 from fedkeel.probes.watch import Watch
 from fedkeel.records import Record
@@ -121,13 +121,16 @@ class Harvest(NamedTuple):
 
 
 class Engine(Protocol):
-    """Runs a cohort's walks. All engines give the serial engine's result."""
+    """Runs a cohort's walks, and judges models. All engines give the serial engine's result."""
 
     name: str
     threads: int
 
     def run(self, order: Order, memories: Sequence[Record], reducer: Reducer) -> Harvest:
         """Let every client of the cohort do its round, and reduce what they send."""
+
+    def judge(self, vectors: Sequence[Vector], buffers: Vector, data: Batch) -> list[dict[str, float]]:
+        """Return loss and metrics of each model on samples."""
 
     def close(self) -> None:
         """Give back processes and memory."""

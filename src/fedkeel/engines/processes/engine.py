@@ -1,37 +1,40 @@
-"""The processes engine: a cohort's walks on worker processes of this machine, one thread each.
+"""The processes engine: walks and judgements on worker processes of this machine, one thread each.
 
 Nothing of this process is forked, so libraries that do not survive a fork may be in use. The data lies in
-shared memory once; the order of a round is put there once a round. A client's round is a pure function, so a
-worker that dies is replaced, its clients are done again, and nothing changes in the result, which is the
-serial engine's to the bit.
+shared memory once; the order of a round is put there once a round, and so are models that are judged. A
+client's round is a pure function, so a worker that dies is replaced, its clients are done again, and nothing
+changes in the result, which is the serial engine's to the bit.
 """
 
 from __future__ import annotations
 
 import copy
 import os
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from multiprocessing import connection
 from typing import Any
 
-from fedkeel.data.federation import Federation
-from fedkeel.engines.contract import Answer, Harvest, Order, Setting
-from fedkeel.engines.pieces import Piece, chunks, pieces
+from fedkeel.data.federation import Batch, Federation
+from fedkeel.engines.contract import Harvest, Order, Setting
+from fedkeel.engines.processes.judging import Judging, known_as
 from fedkeel.engines.processes.mainmodule import Surroundings
 from fedkeel.engines.processes.nursery import nursery
 from fedkeel.engines.processes.pickles import Unsendable, dumps
+from fedkeel.engines.processes.pile import PATIENCE, Undertaking
 from fedkeel.engines.processes.shared import Place, Slab
 from fedkeel.engines.processes.staff import Hand
-from fedkeel.engines.processes.worker import Done, Failed, Job, Start, TorchState
+from fedkeel.engines.processes.walking import Walking
+from fedkeel.engines.processes.worker import Done, Failed, Start, TorchState
 from fedkeel.engines.serial import fits_channels_last, threads
 from fedkeel.errors import ConfigError, TooFewClients
-from fedkeel.oracle import Oracle
+from fedkeel.oracle import EVALUATION_BATCH, Oracle
 from fedkeel.records import Record
-from fedkeel.reducers import CHUNK, Reducer
+from fedkeel.reducers import Reducer
+from fedkeel.vector import Vector
 
-_PATIENCE = 3  # workers that one client, or the start, may kill
+_SENDING = 0.003  # seconds: a batch that is judged faster is not worth sending out
 
 
 class Processes:
@@ -47,12 +50,13 @@ class Processes:
                 "choose engine='serial' or 'stacked' there"
             )
         oracle.channels_last = fits_channels_last(setting, oracle)
-        self.setting, self.workers = setting, workers or _cores()
+        self.setting, self.oracle, self.workers = setting, oracle, workers or _cores()
         self._data, self._board = Slab(), Slab()
-        lean = setting._replace(federation=_without_test(setting.federation))
+        lean = setting._replace(federation=_without_copies(setting.federation))
         where = _write(self._data, lean, _parts(setting))
         self._start = Start(where, Surroundings.now(), oracle.channels_last, TorchState.now())
         self._hands: list[Hand] = []
+        self._batch_seconds: float | None = None
         nursery()  # imports torch while this process does what else there is to do
 
     @property
@@ -64,17 +68,19 @@ class Processes:
         """Let every client of the cohort do its round, and reduce what they send."""
         parts = {"the method": order.algorithm, "the reducer": reducer}
         where = _write(self._board, (order, reducer), parts)
-        work = _Round(self.setting.federation, order, memories, reducer, self.workers)
-        self._staff()
-        for hand in self._hands:
-            hand.briefed = False
-        try:
-            with threads(self.threads):
-                self._see_through(work, where)
-        except BaseException:  # an interrupt too: workers amid a piece are of no more use
-            self._dismiss()
-            raise
-        return work.harvest()
+        walking = Walking(self.setting.federation, order, memories, reducer, self.workers)
+        self._see_through(walking, where)
+        return walking.harvest()
+
+    def judge(self, vectors: Sequence[Vector], buffers: Vector, data: Batch) -> list[dict[str, float]]:
+        """Return loss and metrics of each model on samples; workers share them where that is faster."""
+        prepare, where = self.setting.federation.prepare, known_as(data, self.setting.federation)
+        with threads(self.threads):
+            if where is None or not self._worth_sharing(vectors[0], buffers, data):
+                return [self.oracle.evaluate(vector, buffers, data, prepare) for vector in vectors]
+        judging = Judging(where, len(vectors), len(data[0]))
+        self._see_through(judging, self._board.write((vectors, buffers)))
+        return judging.scores()
 
     def close(self) -> None:
         """End the workers and give back the shared memory."""
@@ -82,26 +88,49 @@ class Processes:
         for slab in (self._data, self._board):
             slab.close()
 
-    def _see_through(self, work: _Round, where: list[Place]) -> None:
-        while not work.finished:
+    def _worth_sharing(self, vector: Vector, buffers: Vector, data: Batch) -> bool:
+        """Tell whether there are several batches that take some time each; no bit depends on the answer."""
+        if self.workers < 2 or len(data[0]) <= EVALUATION_BATCH:
+            return False
+        if self._batch_seconds is None:
+            x, y = (part[:EVALUATION_BATCH] for part in data)
+            started = time.perf_counter()
+            self.oracle.sums(vector, buffers, (x, y), self.setting.federation.prepare)
+            self._batch_seconds = time.perf_counter() - started
+        return self._batch_seconds > _SENDING
+
+    def _see_through(self, work: Undertaking, board: list[Place]) -> None:
+        """Let the workers do all pieces of something; `board` is where that lies which concerns them all."""
+        self._staff()
+        for hand in self._hands:
+            hand.briefed = False
+        try:
+            with threads(self.threads):
+                self._deal_out(work, board)
+        except BaseException:  # an interrupt too: workers amid a piece are of no more use
+            self._dismiss()
+            raise
+
+    def _deal_out(self, work: Undertaking, board: list[Place]) -> None:
+        while not work.pile.finished:
             for hand in self._hands:
-                if hand.ready and hand.piece is None and (piece := work.next()) is not None:
-                    self._assign(hand, piece, work, where)
+                if hand.ready and hand.piece is None and (piece := work.pile.next()) is not None:
+                    self._assign(hand, piece, work, board)
             for hand in self._waited_for():
                 self._hear(hand, work)
 
-    def _assign(self, hand: Hand, piece: Piece, work: _Round, where: list[Place]) -> None:
-        memories = hand.inbox.write(work.memories[piece.start : piece.stop])
+    def _assign(self, hand: Hand, piece: Any, work: Undertaking, board: list[Place]) -> None:
+        message = work.message(piece, hand.inbox, None if hand.briefed else board)
         hand.piece = piece
         with suppress(ConnectionError):  # its end is heard of next
-            hand.pipe.send(Job(piece, memories, None if hand.briefed else where))
+            hand.pipe.send(message)
             hand.briefed = True
 
     def _waited_for(self) -> list[Hand]:
         listened = {hand.pipe: hand for hand in self._hands if hand.piece is not None or not hand.ready}
         return [listened[pipe] for pipe in connection.wait(list(listened))]  # type: ignore[index]
 
-    def _hear(self, hand: Hand, work: _Round) -> None:
+    def _hear(self, hand: Hand, work: Undertaking) -> None:
         try:
             reply = hand.pipe.recv()
         except (EOFError, OSError):
@@ -113,13 +142,12 @@ class Processes:
             hand.ready, self._stillborn = True, 0
             return
         piece, hand.piece = hand.piece, None
-        assert piece is not None
         if isinstance(reply, Done):
             work.take(piece, hand.outbox.take(reply.result))
         else:
-            work.fail(piece, reply.exception())
+            work.pile.fail(piece, reply.exception())
 
-    def _replace(self, hand: Hand, work: _Round) -> None:
+    def _replace(self, hand: Hand, work: Undertaking) -> None:
         """Hire another worker for one that died, whose piece has to be done again."""
         self._hands.remove(hand)
         ended = hand.bury()
@@ -127,9 +155,9 @@ class Processes:
             work.again(hand.piece, ended)
         else:
             self._stillborn += 1
-            if self._stillborn == _PATIENCE:
+            if self._stillborn == PATIENCE:
                 raise TooFewClients(
-                    f"engine = 'processes': {_PATIENCE} worker processes in a row died while starting "
+                    f"engine = 'processes': {PATIENCE} worker processes in a row died while starting "
                     f"({ended}): is there memory enough? Try fewer workers, or engine='serial'"
                 )
         self._hands.append(Hand(self._start, self._data, self._board))
@@ -148,94 +176,13 @@ class Processes:
             self._hands.pop().end()
 
 
-class _Round:
-    """The pieces of a round: what is to be done, what is done, what failed."""
-
-    def __init__(
-        self,
-        federation: Federation,
-        order: Order,
-        memories: Sequence[Record],
-        reducer: Reducer,
-        workers: int,
-    ) -> None:
-        self.order, self.memories, self.reducer = order, memories, reducer
-        sizes = [len(federation.rows(client)) for client in order.clients]
-        self._open = pieces(sizes, workers)[::-1]
-        self._out: set[Piece] = set()
-        self._answers: dict[int, Answer] = {}
-        self._sums: dict[int, Any] = {}
-        self._failures: dict[int, BaseException] = {}
-        self._deaths: Counter[int] = Counter()
-
-    @property
-    def finished(self) -> bool:
-        """Tell whether nothing more is to be done or awaited."""
-        return not self._out and not self._open
-
-    def next(self) -> Piece | None:
-        """Hand out a piece."""
-        if not self._open:
-            return None
-        piece = self._open.pop()
-        self._out.add(piece)
-        return piece
-
-    def take(self, piece: Piece, result: Any) -> None:
-        """Take a piece's result; sum up its chunk where that is complete."""
-        self._out.remove(piece)
-        chunk = piece.start // CHUNK
-        if piece.whole:
-            self._sums[chunk], answers = result
-            self._answers.update(zip(range(piece.start, piece.stop), answers, strict=True))
-            return
-        self._answers[piece.start] = result
-        places = chunks(len(self.order.clients))[chunk]
-        if all(place in self._answers for place in places):
-            self._sums[chunk] = self.reducer.fold(self._uploads(places))
-
-    def fail(self, piece: Piece, error: BaseException) -> None:
-        """Note a failure. What was drawn later need not be done: the first in drawn order is raised."""
-        self._out.remove(piece)
-        self._failures[piece.start] = error
-        first = min(self._failures)
-        self._open = [piece for piece in self._open if piece.start < first]
-
-    def again(self, piece: Piece, ended: str) -> None:
-        """Put back the piece of a worker that died, client by client to find one that kills its workers."""
-        self._out.remove(piece)
-        if not piece.whole:
-            self._deaths[piece.start] += 1
-            if self._deaths[piece.start] == _PATIENCE:
-                raise TooFewClients(
-                    f"round {self.order.round}, client {self.order.clients[piece.start]}: {_PATIENCE} worker "
-                    f"processes died while it did its round ({ended}): is there memory enough? "
-                    "engine='serial' shows what happens in this process"
-                )
-        self._open += piece.singles()[::-1]
-
-    def harvest(self) -> Harvest:
-        """Return the cohort's answers, or raise the failure that the serial engine would meet first."""
-        if self._failures:
-            raise self._failures[min(self._failures)]
-        upload = self.reducer.merge([self._sums[chunk] for chunk in sorted(self._sums)])
-        return Harvest.of(upload, [self._answers[place] for place in range(len(self.order.clients))])
-
-    def _uploads(self, places: range) -> Iterator[tuple[float, Record]]:
-        for place in places:
-            upload = self._answers[place].upload
-            self._answers[place] = self._answers[place].without_upload()
-            yield self.order.weights[place], upload
-
-
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _without_test(federation: Federation) -> Federation:
-    """Return the federation without what only the parent uses, unchecked: it was checked when it was made."""
+def _without_copies(federation: Federation) -> Federation:
+    """Return the federation without what workers gather for themselves."""
     lean = copy.copy(federation)
-    lean.__dict__.update(test=None)
     lean.__dict__.pop("everything", None)
     return lean
 

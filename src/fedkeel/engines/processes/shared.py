@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fedkeel.engines.processes.pickles import dumps, loads
 
-_ALIGNED = 64  # as torch allocates: matrix products may round differently at other alignments
+ALIGNED = 64  # as torch allocates: matrix products may round differently at other alignments
 
 
 class Place(NamedTuple):
@@ -46,7 +46,7 @@ class Slab:
             place, content = _lay(tensor, end)
             _write_all(self.handle, content, place.offset)
             places.append(place)
-            end = -(-(place.offset + len(content)) // _ALIGNED) * _ALIGNED
+            end = -(-(place.offset + len(content)) // ALIGNED) * ALIGNED
         return places
 
     def read(self, places: Sequence[Place]) -> Any:
@@ -81,10 +81,13 @@ class Slab:
 
 
 def _lay(tensor: Tensor, offset: int) -> tuple[Place, memoryview]:
-    """Return a tensor's place and bytes; its order in memory is kept, for kernels are chosen by it."""
+    """Return a tensor's place and bytes.
+
+    Its order in memory is kept, for kernels are chosen by it, and its alignment, for they round by it.
+    """
     dense = tensor if tensor.is_contiguous() else tensor.clone()
     flat = dense.as_strided((dense.numel(),), (1,))
-    place = Place(offset, dense.dtype, tuple(dense.shape), dense.stride())
+    place = Place(offset + tensor.data_ptr() % ALIGNED, dense.dtype, tuple(dense.shape), dense.stride())
     return place, flat.view(torch.uint8).numpy().data
 
 

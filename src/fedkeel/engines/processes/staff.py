@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 from contextlib import suppress
 from multiprocessing import Pipe
+from typing import Any
 
-from fedkeel.engines.pieces import Piece
 from fedkeel.engines.processes.nursery import hire
 from fedkeel.engines.processes.shared import Slab
 from fedkeel.engines.processes.worker import Handles, Start
@@ -15,13 +15,13 @@ from fedkeel.engines.processes.worker import Handles, Start
 class Hand:
     """A worker process: its pipe, its slabs, the piece it works on.
 
-    `ready` once it has unpacked the setting, `briefed` once it knows the round's order.
+    `ready` once it has unpacked the setting, `briefed` once it knows what lies on the board.
     """
 
     def __init__(self, start: Start, data: Slab, board: Slab) -> None:
         self.pipe, theirs = Pipe()
         self.inbox, self.outbox = Slab(), Slab()
-        self.piece: Piece | None = None
+        self.piece: Any = None
         self.ready = self.briefed = False
         slabs = (data, board, self.inbox, self.outbox)
         with theirs:

@@ -1,6 +1,6 @@
-"""A worker process: waits for a piece of a cohort, lets its clients do their rounds, answers.
+"""A worker process: waits for a piece of work, lets clients do their rounds or judges a model, answers.
 
-It keeps nothing between two pieces but the round's order, so one that dies can be replaced without a trace.
+It keeps nothing between two pieces but what the board says, so one that dies can be replaced without a trace.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ from typing import Any, NamedTuple, NoReturn
 import torch
 
 from fedkeel.engines.contract import Order, Setting
+from fedkeel.engines.heap import keep_heap
 from fedkeel.engines.local import answer
 from fedkeel.engines.pieces import Piece, fold
+from fedkeel.engines.processes.judging import Exam, samples
 from fedkeel.engines.processes.mainmodule import Surroundings
 from fedkeel.engines.processes.shared import Place, Slab
 from fedkeel.errors import FedkeelError
 from fedkeel.oracle import Oracle
 from fedkeel.records import Record
 from fedkeel.reducers import Reducer
+from fedkeel.vector import Vector
 
 _HEARTBEAT = 0.5
 
@@ -80,11 +83,14 @@ class Job(NamedTuple):
 
     piece: Piece
     memories: list[Place]
-    order: list[Place] | None
+    board: list[Place] | None
 
 
 class Done(NamedTuple):
-    """Where a piece's result lies: (sum, answers) of a whole chunk, an answer with upload of a single."""
+    """Where a piece's result lies.
+
+    (sum, answers) of a whole chunk, an answer with upload of a single client, a judged batch's sums.
+    """
 
     result: list[Place]
 
@@ -107,6 +113,7 @@ def work(handles: Handles, parent: int) -> NoReturn:
     """Serve until the main process hangs up or the parent dies."""
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     torch.set_num_threads(1)
+    keep_heap()
     try:
         _serve(Connection(handles.pipe), handles)
     except (EOFError, ConnectionError):
@@ -144,20 +151,26 @@ class _Desk:
         self.oracle = Oracle(self.setting.task, self.setting.device)
         self.oracle.channels_last = start.channels_last
         self.board, self.inbox, self.outbox = (Slab(handle) for handle in handles[2:])
-        self.round: tuple[Order, Reducer] | None = None
+        self.posted: Any = None
 
-    def reply(self, job: Job) -> Done | Failed:
+    def reply(self, job: Job | Exam) -> Done | Failed:
         """Do a piece, or tell why not."""
         try:
-            if job.order is not None:
-                self.round = self.board.read(job.order)
-            return Done(self.outbox.write(self._result(job.piece, self.inbox.read(job.memories))))
+            if job.board is not None:
+                self.posted = self.board.read(job.board)
+            if isinstance(job, Exam):
+                return Done(self.outbox.write(self._judged(job, *self.posted)))
+            memories = self.inbox.read(job.memories)
+            return Done(self.outbox.write(self._walked(job.piece, memories, *self.posted)))
         except Exception as problem:
             return Failed(_portable(problem))
 
-    def _result(self, piece: Piece, memories: Sequence[Record]) -> Any:
-        assert self.round is not None
-        order, reducer = self.round
+    def _judged(self, exam: Exam, vectors: Sequence[Vector], buffers: Vector) -> list[dict[str, float]]:
+        federation, (model, start, stop) = self.setting.federation, exam.stretch
+        data = samples(federation, exam.where, start, stop)
+        return self.oracle.sums(vectors[model], buffers, data, federation.prepare)
+
+    def _walked(self, piece: Piece, memories: Sequence[Record], order: Order, reducer: Reducer) -> Any:
         clients, weights = order.clients[piece.start : piece.stop], order.weights[piece.start : piece.stop]
         answers = (
             answer(self.setting, self.oracle, order, client, memory)
