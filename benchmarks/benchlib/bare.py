@@ -113,7 +113,8 @@ def main() -> None:
     without_fedkeel()
     given = job()
     workload = Workload.from_json(given["workload"])
-    loop = fastest(workload, load_data(given["data"], workload))
+    data, variant = load_data(given["data"], workload), given["options"]
+    loop = Bare(workload, data, Variant(**variant)) if variant else fastest(workload, data)
     turns = Turns(workload.warm, torch=torch.__version__, **loop.variant._asdict())
     with suppress(Enough):
         while True:

@@ -37,6 +37,8 @@ class Contender:
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed with the process
         environment = {**os.environ, "PYTHONPATH": str(HERE), "PYTHONWARNINGS": "ignore"}
         environment |= HEAP_KEPT if name.endswith(KEPT) else {}
+        if data is not None and options.get("engine") == "auto":
+            environment["XDG_CACHE_HOME"] = str(Path(data).parent)  # it shall decide today, not remember
         self._process = subprocess.Popen(
             [*command, job],
             stdin=subprocess.PIPE,
@@ -99,9 +101,9 @@ class Contender:
         return lines[-1][:300] if lines else f"ended with code {self._process.poll()}"
 
 
-def bare(workload: Workload, data: str | None, name: str) -> Contender:
-    """Return the bare loop."""
-    return Contender(name, [sys.executable, "-m", "benchlib.bare"], workload, data)
+def bare(workload: Workload, data: str | None, name: str, **variant: Any) -> Contender:
+    """Return the bare loop: the given variant, else the fastest."""
+    return Contender(name, [sys.executable, "-m", "benchlib.bare"], workload, data, **variant)
 
 
 def ours(workload: Workload, data: str | None, name: str, **options: Any) -> Contender:

@@ -17,7 +17,7 @@ from benchlib.stats import median
 from benchlib.workloads import Workload, make_data
 
 BARE, SERIAL = "bare loop", "fedkeel serial"
-BARE_KEPT, SERIAL_KEPT = BARE + KEPT, SERIAL + KEPT
+BARE_KEPT = BARE + KEPT
 ENGINES = ("serial", "stacked", "processes", "auto")
 _SLOW = 1.0  # seconds a round from which peers take only every third turn
 
@@ -41,11 +41,10 @@ class Versus:
                 self._start_all()
                 screening = self._race("screening", self.plan.screening, self.plan.screening_seconds, least=1)
                 best = _best(screening)
-                self._keep({BARE, SERIAL, best, "pfl", "fedlab"})
+                self._keep({BARE, BARE_KEPT, SERIAL, best, "pfl", "fedlab"})
                 pairs = self._race(
                     "pairs", self.plan.repetitions, self.plan.pairs_seconds, self._rare(screening)
                 )
-                overhead = self._overhead(best)
                 flower = self._flower(best)
             finally:
                 self._keep(set())
@@ -54,7 +53,6 @@ class Versus:
             "best": best,
             "screening": screening,
             "pairs": pairs,
-            "overhead": overhead,
             "flower": flower,
             "facts": self.facts,
             "failures": self.failures,
@@ -64,7 +62,12 @@ class Versus:
     def _start_all(self) -> None:
         workload, data = self.workload, self.data
         self._start(BARE, lambda: bare(workload, data, BARE))
-        threads = self.facts.get(BARE, {}).get("threads", 1)
+        best = self.facts.get(BARE, {})
+        threads, variant = (
+            best.get("threads", 1),
+            {key: best[key] for key in ("threads", "form") if key in best},
+        )
+        self._start(BARE_KEPT, lambda: bare(workload, data, BARE_KEPT, **variant))
         for engine in ENGINES if not self.plan.quick else ("serial", "stacked", "auto"):
             options = {"threads": threads} if engine == "serial" else {}
             name = f"fedkeel {engine}"
@@ -109,21 +112,6 @@ class Versus:
             failed=self._failed,
             report=lambda text: self.log.say(f"{self.workload.name}: {what} {text}"),
         )
-
-    def _overhead(self, best: str) -> Columns:
-        """Measure what serial adds to the bare loop, without the allocator's luck: it can exceed the rest."""
-        if self.plan.quick or len(self.workload.shape) != 3:
-            return {}
-        self._keep({best})
-        waiting, self.running = self.running, {}
-        try:
-            self._start(BARE_KEPT, lambda: bare(self.workload, self.data, BARE_KEPT))
-            options = {"engine": "serial", "threads": self.facts[BARE_KEPT]["threads"]}
-            self._start(SERIAL_KEPT, lambda: ours(self.workload, self.data, SERIAL_KEPT, **options))
-            return self._race("overhead", self.plan.repetitions, 0.6 * self.plan.pairs_seconds)
-        finally:
-            self._keep(set())
-            self.running = waiting
 
     def _flower(self, best: str) -> Columns:
         """Measure Flower against fedkeel's best alone: Ray's idle processes would disturb the others."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import compress
 
 import torch
 from torch import Tensor, nn
@@ -16,13 +17,14 @@ from fedkeel.task import Task, watched
 from fedkeel.vector import Vector
 
 Batch = tuple[Tensor, Tensor]
-_EVALUATION_BATCH = 1000
+EVALUATION_BATCH = 1000
 
 
 class Oracle:
-    """A private copy of a task's model whose parameters, gradients and buffers are views of flat vectors.
+    """A private copy of a task's model whose parameters and buffers are views of flat vectors.
 
-    `point` is where the model stands: move it in place and the model has moved. `gradient` fills `grad`.
+    `point` is where the model stands: move it in place and the model has moved. `gradient` finds the
+    gradient there, `grad` lays it out as a vector of its own, `descend` steps along it without doing so.
     """
 
     def __init__(self, task: Task, device: torch.device) -> None:
@@ -32,9 +34,13 @@ class Oracle:
         parameters, buffers = trainable(self.module), float_buffers(self.module)
         self.layout, self.buffer_layout = Layout.of(parameters), Layout.of(buffers)
         self.point = flatten(parameters, like=parameters[0][1])
-        self.grad = torch.zeros_like(self.point)
         self.buffers = flatten(buffers, like=self.point)
-        _bind(parameters, self.layout.views(self.point), self.layout.views(self.grad))
+        self._places = list(self.layout.views(self.point).values())
+        self._parameters = [parameter for _, parameter in parameters]
+        for parameter, view in zip(self._parameters, self._places, strict=True):
+            parameter.data = view
+        self._slopes: Sequence[Tensor | None] | None = None  # the gradient by layers, until it is laid out
+        self._grad: Vector | None = None
         for (_, buffer), view in zip(buffers, self.buffer_layout.views(self.buffers).values(), strict=True):
             buffer.data = view
         counters = [buffer for buffer in self.module.buffers() if not buffer.is_floating_point()]
@@ -44,17 +50,40 @@ class Oracle:
         self._still: nn.Module | None = None
 
     def gradient(self, batch: Batch, objective: Objective | None = None) -> Tensor:
-        """Fill `grad` with the gradient at `point` on a minibatch and return the loss."""
-        self.grad.zero_()
+        """Take the gradient at `point` on a minibatch and return the loss."""
+        self._slopes = None
         inputs, target = self.place(batch)
         if objective is None:
             loss = self.task.loss(self.module(inputs), target)
         else:
             loss = self._with_objective(inputs, target, objective)
-        torch.autograd.backward(loss)
+        self._slopes = torch.autograd.grad(loss, self._parameters, allow_unused=True)
         self.gradients += 1
         self.forwards += 1
         return loss.detach()
+
+    @property
+    def grad(self) -> Vector:
+        """Return the last gradient as a flat vector, which the caller may change."""
+        if self._grad is None:
+            self._grad = torch.empty_like(self.point)
+        if self._slopes is not None:
+            for view, slope in zip(self.layout.views(self._grad).values(), self._slopes, strict=True):
+                if slope is None:
+                    view.zero_()
+                else:
+                    view.copy_(slope)
+            self._slopes = None
+        return self._grad
+
+    def descend(self, rate: float) -> None:
+        """Move the point by −rate·gradient; one that was not laid out is not laid out for this."""
+        if self._slopes is None:
+            self.point.add_(self.grad, alpha=-rate)
+            return
+        used = [slope is not None for slope in self._slopes]
+        slopes = [slope for slope in self._slopes if slope is not None]
+        torch._foreach_add_([*compress(self._places, used)], slopes, alpha=-rate)
 
     def load_buffers(self, buffers: Vector) -> None:
         """Take over a model's float buffers; counters (BatchNorm's of its batches) start anew."""
@@ -110,25 +139,30 @@ class Oracle:
         target = target.to(self.device, dtype if target.is_floating_point() else target.dtype)
         return inputs, target
 
-    @torch.no_grad()
     def evaluate(
         self, vector: Vector, buffers: Vector, data: Batch, prepare: Callable[[Tensor], Tensor]
     ) -> dict[str, float]:
         """Return the mean loss and metrics of a model on data."""
+        return mean(self.sums(vector, buffers, data, prepare), len(data[0]))
+
+    @torch.no_grad()
+    def sums(
+        self, vector: Vector, buffers: Vector, data: Batch, prepare: Callable[[Tensor], Tensor]
+    ) -> list[dict[str, float]]:
+        """Return loss and metrics of a model summed over samples, for each batch of the data."""
         self.point.copy_(vector)
         self.buffers.copy_(buffers)
-        totals = dict.fromkeys(("loss", *self.task.metrics), 0.0)
+        found = []
         with _evaluating(self.module):
-            for x, y in zip(*(torch.split(part, _EVALUATION_BATCH) for part in data), strict=True):
+            for x, y in zip(*(torch.split(part, EVALUATION_BATCH) for part in data), strict=True):
                 inputs, target = self.place((prepare(x), y))
                 output = self.module(inputs)
                 values: Mapping[str, Tensor] = {
                     "loss": self.task.loss(output, target),
                     **{name: metric(output, target) for name, metric in self.task.metrics.items()},
                 }
-                for name, value in values.items():
-                    totals[name] += float(value) * len(x)
-        return {name: total / len(data[0]) for name, total in totals.items()}
+                found.append({name: float(value) * len(x) for name, value in values.items()})
+        return found
 
     def trained(self, vector: Vector, buffers: Vector) -> nn.Module:
         """Return a new module of the user's class that holds the given parameters and buffers."""
@@ -193,12 +227,13 @@ class Forward:
         return output
 
 
-def _bind(
-    parameters: list[tuple[str, nn.Parameter]], points: dict[str, Tensor], grads: dict[str, Tensor]
-) -> None:
-    for name, parameter in parameters:
-        parameter.data = points[name]
-        parameter.grad = grads[name]
+def mean(sums: Sequence[Mapping[str, float]], samples: int) -> dict[str, float]:
+    """Return means over samples from the sums of batches, added up in order."""
+    totals = dict.fromkeys(sums[0], 0.0)
+    for part in sums:
+        for name, value in part.items():
+            totals[name] += value
+    return {name: total / samples for name, total in totals.items()}
 
 
 @contextmanager

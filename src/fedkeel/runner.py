@@ -35,7 +35,7 @@ from fedkeel.store import Store
 from fedkeel.task import Task
 from fedkeel.tomlfile import dump
 from fedkeel.training import Loop, Row, Session, begin
-from fedkeel.watching import assemble, engine_for
+from fedkeel.watching import assemble
 from fedkeel.work import Work
 
 
@@ -139,17 +139,27 @@ def train(
             _play(session, None, callback)
             return _result(session, {}, None)
         with closing(RunDirectory(Path(run_dir))) as directory:
-            manifest = manifest_of(session.loop, as_stages(algorithm), cohort)
-            session.store = Store(scratch=directory.path)
             keeper = Keeper(directory, checkpoint_every)
-            if directory.holds_run:
-                manifest = same_experiment(directory, manifest)
-                keeper.restore(session)
-            if rounds > manifest["rounds"] or not directory.holds_run:
-                manifest["rounds"] = rounds
-                directory.describe(dump(experiment or describe(manifest)), manifest)
+            manifest = take_up(
+                session, keeper, manifest_of(session.loop, as_stages(algorithm), cohort), experiment
+            )
             _play(session, keeper, callback)
             return _result(session, manifest, directory)
+
+
+def take_up(
+    session: Session, keeper: Keeper, manifest: dict[str, Any], experiment: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Set a fresh session to what its run directory holds, or begin the run there; return its manifest."""
+    directory, rounds = keeper.directory, session.loop.rounds
+    session.store = Store(scratch=directory.path)
+    if directory.holds_run:
+        manifest = same_experiment(directory, manifest)
+        keeper.restore(session)
+    if rounds > manifest["rounds"] or not directory.holds_run:
+        manifest["rounds"] = rounds
+        directory.describe(dump(experiment or describe(manifest)), manifest)
+    return manifest
 
 
 def open_session(
@@ -191,7 +201,7 @@ def open_session(
     _warn_of_growth(given, drawn)
     panel = assemble(probes, given, setting, oracle, uniform=drawn.weights is None)
     prospect = Prospect(rounds, drawn.size)
-    choice = settle(engine_for(engine, panel), setting, oracle, threads, prospect)
+    choice = settle(engine, setting, oracle, threads, prospect)
     worker = choose(choice, setting, oracle, prospect, workers)
     stages = given.fixed(rounds)
     loop = Loop(setting, stages, drawn, reducer or Mean(), rounds, eval_every, worker, oracle, panel, choice)

@@ -10,7 +10,7 @@ from torch import Tensor, zeros_like
 
 Vector = Tensor
 
-__all__ = ["Vector", "dot", "norm", "scalar_like", "squared_norm", "zeros_like"]
+__all__ = ["Vector", "dot", "finite", "norm", "scalar_like", "squared_norm", "zeros_like"]
 
 
 def dot(a: Vector, b: Vector) -> Tensor:
@@ -27,6 +27,11 @@ def norm(a: Vector) -> Tensor:
 def squared_norm(a: Vector) -> Tensor:
     """Return the squared Euclidean norm over the last axis, shape (…, 1)."""
     return dot(a, a)
+
+
+def finite(a: Vector) -> bool:
+    """Tell whether every entry is a finite number; where their sum is one, which is quick, all are."""
+    return bool(torch.isfinite(a.sum())) or bool(torch.isfinite(a).all())
 
 
 def scalar_like(a: Vector, value: float) -> Tensor:

@@ -43,6 +43,7 @@ def take(
 ) -> Taken:
     """Walk as planned over the given minibatches; `trace` is shown the point before every step.
 
+    The walk's end is the oracle's own point: it is good until the oracle moves on.
     The direction of a step is gain·g + bias + shrink·y with the constant bias = push − pull·anchor and
     shrink = pull + decay + weight_decay, so any method costs what FedAvg costs.
     """
@@ -59,7 +60,7 @@ def take(
         steps += 1
     walk = Walk(
         start=plan.start,
-        end=y.clone(),
+        end=y,
         length=scalar_like(y, pace.lr * steps),
         steps=scalar_like(y, steps),
         buffer=step.buffer,
@@ -99,7 +100,7 @@ class _Step:
         y, lr = self.oracle.point, self.pace.lr
         if self.shrink:
             y.mul_(1.0 - lr * self.shrink)
-        y.add_(self.oracle.grad, alpha=-lr * self.plan.gain)
+        self.oracle.descend(lr * self.plan.gain)
         if self.bias is not None:
             y.add_(self.bias, alpha=-lr)
 

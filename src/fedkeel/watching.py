@@ -1,4 +1,4 @@
-"""Which probes a run has, and which engines they leave to choose from."""
+"""Which probes a run has."""
 
 from __future__ import annotations
 
@@ -37,16 +37,3 @@ def assemble(
             if other is not probe:
                 raise ConfigError(f"probes: {other!r} and {probe!r} both report {name!r}: leave one out")
     return panel
-
-
-def engine_for(name: str, panel: Panel) -> str:
-    """Return the engine to choose: the stacked one has no walk of a client's own that a probe could see."""
-    watching = [probe for probe in panel.probes if probe.at_clients]
-    if not watching:
-        return name
-    if name.startswith("stacked"):
-        raise ConfigError(
-            f"engine = {name!r} runs all clients as one and cannot show {watching[0]!r} each client's walk: "
-            "choose engine='serial' or 'processes', or leave that probe out"
-        )
-    return "serial" if name == "auto" else name

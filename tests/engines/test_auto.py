@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ from torch import nn
 
 import fedkeel as fk
 from fedkeel.engines import auto, build, stopwatch
-from fedkeel.engines.auto import Candidate, affordable, budget, compare, decide
+from fedkeel.engines.auto import Begin, Candidate, affordable, budget, compare, decide
 from fedkeel.engines.contract import Choice, Prospect, Setting, Unsuited
 from fedkeel.engines.memo import Memo, fingerprint
+from fedkeel.engines.stopwatch import Lap
 from fedkeel.oracle import Oracle
 
 PROBLEM = tiny_net([8, 8, 8, 8])
@@ -41,20 +43,50 @@ def setting(model: nn.Module | None = None) -> tuple[Setting, Oracle]:
     return made, Oracle(task, made.device)
 
 
-def figures(**seconds: float) -> Callable[[Candidate], float]:
+def figures(**seconds: float) -> Begin:
     """Return a fake measurement: so many seconds for each engine, twice that on two threads."""
 
-    def measure(one: Candidate) -> float:
+    @contextmanager
+    def begin(one: Candidate) -> Iterator[Lap]:
         name = one.engine.replace("-", "_")
         if name not in seconds:
             raise Unsuited(f"{one.engine} is not for this")
-        return seconds[name] * one.threads
+        yield lambda: seconds[name] * one.threads
 
-    return measure
+    return begin
 
 
-def no_measurement(one: Candidate) -> float:
+def no_measurement(one: Candidate) -> Any:
     raise AssertionError(f"measured {one}")
+
+
+class Machine:
+    """A fake machine: how long each engine takes to begin, and its laps one after the other."""
+
+    def __init__(self, **engines: tuple[float, list[float]]) -> None:
+        self.now, self.engines = 0.0, engines
+        self.log: list[str] = []
+
+    def clock(self) -> float:
+        return self.now
+
+    @contextmanager
+    def begin(self, one: Candidate) -> Iterator[Lap]:
+        preparing, laps = self.engines[one.engine]
+        self.now += preparing
+        rest = iter(laps)
+
+        def lap() -> float:
+            seconds = next(rest, laps[-1])
+            self.now += seconds
+            self.log.append(one.engine)
+            return seconds
+
+        yield lap
+        self.log.append(f"{one.engine} closed")
+
+    def choose(self, limit: float) -> Choice:
+        return compare([Candidate(name, 1, 0.5) for name in self.engines], self.begin, limit, self.clock)
 
 
 def ticking(step: float) -> Callable[[], float]:
@@ -71,28 +103,28 @@ def ticking(step: float) -> Callable[[], float]:
 
 def test_a_short_run_follows_the_rule_and_touches_no_cache(tmp_path: Path) -> None:
     memo = Memo(tmp_path / "cache")
-    choice = decide(*setting(), SHORT, build, memo=memo, measure=no_measurement)
+    choice = decide(*setting(), SHORT, build, memo=memo, begin=no_measurement)
     assert (choice.engine, choice.threads) == ("serial", 1)
     assert "too short" in choice.reason
     assert not memo.path.exists()
 
 
 def test_a_long_run_takes_the_fastest(tmp_path: Path) -> None:
-    measure = figures(serial=2e-4, stacked_uncompiled=1e-4, stacked=3e-5, processes=9e-5)
-    choice = decide(*setting(), LONG, build, memo=Memo(tmp_path), measure=measure)
+    begin = figures(serial=2e-4, stacked_uncompiled=1e-4, stacked=3e-5, processes=9e-5)
+    choice = decide(*setting(), LONG, build, memo=Memo(tmp_path), begin=begin)
     assert (choice.engine, choice.threads) == ("stacked", 1)
     assert choice.figures["stacked on 1 thread"] == 30.0
     assert not any("2 threads" in name for name in choice.figures), "the steps are small"
 
 
 def test_a_little_faster_is_no_reason_to_leave_serial(tmp_path: Path) -> None:
-    measure = figures(serial=1.0e-4, stacked_uncompiled=0.95e-4)
-    assert decide(*setting(), LONG, build, memo=Memo(tmp_path), measure=measure).engine == "serial"
+    begin = figures(serial=1.0e-4, stacked_uncompiled=0.95e-4)
+    assert decide(*setting(), LONG, build, memo=Memo(tmp_path), begin=begin).engine == "serial"
 
 
 def test_the_choice_is_remembered_and_stays(tmp_path: Path) -> None:
-    first = decide(*setting(), LONG, build, memo=Memo(tmp_path), measure=figures(serial=2e-4, stacked=1e-5))
-    again = decide(*setting(), LONG, build, memo=Memo(tmp_path), measure=no_measurement)
+    first = decide(*setting(), LONG, build, memo=Memo(tmp_path), begin=figures(serial=2e-4, stacked=1e-5))
+    again = decide(*setting(), LONG, build, memo=Memo(tmp_path), begin=no_measurement)
     assert again[:2] == first[:2] == ("stacked", 1)
     assert again.figures == first.figures
     assert "remembered" in again.reason
@@ -116,7 +148,7 @@ def test_a_torn_answer_is_measured_anew(tmp_path: Path) -> None:
 def test_without_a_place_to_remember_the_rule_decides(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     memo = Memo(tmp_path / "file" / "cache")
-    choice = decide(*setting(), LONG, build, memo=memo, measure=no_measurement)
+    choice = decide(*setting(), LONG, build, memo=memo, begin=no_measurement)
     assert choice.engine == "serial"
     assert "cannot be written" in choice.reason
 
@@ -149,27 +181,64 @@ def test_measuring_takes_at_most_a_twentieth_of_the_run_and_fifteen_seconds() ->
 
 
 def test_time_that_runs_out_leaves_the_rest_unmeasured() -> None:
-    everyone = auto.candidates(1e9, 4)
-    choice = compare(everyone, figures(serial=2e-4, stacked_uncompiled=1e-4, stacked=1e-6), 2.5, ticking(1.0))
-    assert (choice.engine, choice.threads) == ("stacked-uncompiled", 1)
-    assert choice.figures["stacked on 1 thread"] == "no time was left to measure it"
+    machine = Machine(serial=(0.1, [0.2]), stacked=(3.0, [0.1]), processes=(9.0, [1e-3]), late=(0.0, [1e-6]))
+    choice = machine.choose(limit=8.0)
+    assert choice.engine == "processes"
+    assert choice.figures["late on 1 thread"] == "no time was left to measure it"
+    assert [machine.log.count(name) for name in ("processes", "late")] == [1, 0], "one was ready too late"
+    assert [word for word in machine.log if "closed" in word] == [
+        "processes closed",
+        "stacked closed",
+        "serial closed",
+    ]
+
+
+def test_what_is_far_behind_is_measured_once() -> None:
+    machine = Machine(serial=(0.0, [0.01]), slow=(0.0, [0.03]), near=(0.0, [0.015]))
+    assert machine.choose(limit=15.0).engine == "serial"
+    assert machine.log.count("slow") == 1
+    assert machine.log.count("near") == 5 + 3
+
+
+def test_a_long_lap_is_the_only_one() -> None:
+    machine = Machine(serial=(0.0, [20.0]), stacked=(0.0, [1.0]))
+    choice = machine.choose(limit=15.0)
+    assert choice.engine == "serial"
+    assert machine.now == 20.0
+
+
+def test_the_two_best_run_in_turn_in_the_end() -> None:
+    """A figure that was lucky once, or taken while others used the machine, does not decide."""
+    machine = Machine(serial=(0.0, [0.05] * 5 + [0.01]), stacked=(0.0, [0.02]), third=(0.0, [0.09]))
+    choice = machine.choose(limit=15.0)
+    assert machine.log[-9:-3] == ["stacked", "serial"] * 3
+    assert choice.engine == "serial"
+    assert choice.figures["serial on 1 thread"] == 1e4
+    assert choice.figures["third on 1 thread"] == 9e4
+
+
+def test_models_of_many_operations_are_not_recorded_for_a_measurement() -> None:
+    made, oracle = setting()
+    assert stopwatch.operations(made, oracle) < 10
+    chosen = affordable(made, LONG, 1e6, None, count=2000)
+    assert [one.engine for one in chosen] == ["serial", "processes"]
 
 
 @pytest.mark.usefixtures("_long_steps")
 def test_long_steps_are_measured_on_all_threads(tmp_path: Path) -> None:
-    measure = figures(serial=2e-4, stacked_uncompiled=1e-4, stacked=3e-5, processes=9e-5)
-    choice = decide(*setting(), LONG, build, memo=Memo(tmp_path), measure=measure)
+    begin = figures(serial=2e-4, stacked_uncompiled=1e-4, stacked=3e-5, processes=9e-5)
+    choice = decide(*setting(), LONG, build, memo=Memo(tmp_path), begin=begin)
     assert choice.figures["serial on 2 threads"] == 400.0
     assert (choice.engine, choice.threads) == ("stacked", 1)
 
 
 @pytest.mark.usefixtures("_long_steps")
 def test_a_given_number_of_threads_is_kept(tmp_path: Path) -> None:
-    measure = figures(serial=2e-4, stacked=1e-5, stacked_uncompiled=1e-5, processes=1e-9)
-    choice = decide(*setting(), LONG, build, threads=2, memo=Memo(tmp_path), measure=measure)
+    begin = figures(serial=2e-4, stacked=1e-5, stacked_uncompiled=1e-5, processes=1e-9)
+    choice = decide(*setting(), LONG, build, threads=2, memo=Memo(tmp_path), begin=begin)
     assert choice.threads == 2
     assert all("2 threads" in name for name in choice.figures)
-    assert decide(*setting(), LONG, build, threads=3, memo=Memo(tmp_path), measure=measure)[:2] == (
+    assert decide(*setting(), LONG, build, threads=3, memo=Memo(tmp_path), begin=begin)[:2] == (
         "serial",
         3,
     )
@@ -182,13 +251,13 @@ def test_why_an_engine_has_no_figure_is_told(tmp_path: Path, monkeypatch: pytest
     model = nn.Sequential(nn.Linear(3, 5), nn.Dropout(0.5), nn.Linear(5, 4))
     choice = decide(*setting(model), LONG, build, memo=Memo(tmp_path))
     assert choice.engine == "serial"
-    assert choice.figures["stacked on 1 thread"] == "the layer '1' (Dropout) draws random numbers"
+    assert "the layer '1' (Dropout) draws random numbers" in str(choice.figures["stacked on 1 thread"])
     assert isinstance(choice.figures["serial on 1 thread"], float)
 
 
 def test_what_was_chosen_is_logged_with_the_figures(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "fedkeel"):
-        decide(*setting(), LONG, build, memo=Memo(tmp_path), measure=figures(serial=2e-4, stacked=1e-5))
+        decide(*setting(), LONG, build, memo=Memo(tmp_path), begin=figures(serial=2e-4, stacked=1e-5))
     assert "engine: stacked, threads: 1" in caplog.text
     assert "serial on 1 thread: 200 µs a step" in caplog.text
     assert "processes on 1 thread: processes is not for this" in caplog.text
@@ -197,21 +266,22 @@ def test_what_was_chosen_is_logged_with_the_figures(tmp_path: Path, caplog: pyte
 @pytest.mark.parametrize("engine", ["serial", "stacked-uncompiled"])
 def test_the_stopwatch_counts_a_step_of_one_client(engine: str) -> None:
     made, _ = setting()
-    seconds = stopwatch.seconds_a_step(made, Prospect(1, 4), Choice(engine, 1), build, ticking(0.01))
     clients = 2 if engine == "serial" else 4
-    assert seconds == pytest.approx(0.01 / (4 * clients))
+    with stopwatch.timer(made, Prospect(1, 4), Choice(engine, 1), build, ticking(0.01)) as lap:
+        assert lap() == pytest.approx(0.01 / (4 * clients))
 
 
 def test_measuring_leaves_the_first_model_alone() -> None:
     made, oracle = setting()
     before = oracle.point.clone()
-    stopwatch.seconds_a_step(made, Prospect(1, 4), Choice("serial", 1), build)
+    with stopwatch.timer(made, Prospect(1, 4), Choice("serial", 1), build) as lap:
+        lap()
     assert torch.equal(oracle.point, before)
 
 
 def test_a_run_tells_in_its_manifest_what_was_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(auto, "seconds_a_step", lambda *_: 1.0)
+    monkeypatch.setattr(auto, "timer", lambda *_: nullcontext(lambda: 1.0))
     monkeypatch.setattr(auto, "budget", lambda *_: 15.0)
     monkeypatch.setattr(auto, "candidates", lambda *_: [Candidate(name, 1, 0) for name in ("serial", "x")])
     options: dict[str, Any] = {"rounds": 2, "cohort": 2, "work": WORK}

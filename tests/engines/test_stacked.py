@@ -200,14 +200,15 @@ def test_convolutions_frozen_layers_and_constant_buffers() -> None:
     assert both(task, pictures([5, 9, 2]), fk.MOON(), cohort=2) < 1e-10
 
 
-def test_our_character_model_is_stackable() -> None:
+def test_our_character_model_is_refused_with_the_reason() -> None:
     generator = torch.Generator().manual_seed(0)
     clients = [
         (torch.randint(0, 6, (n, 5), generator=generator), torch.randint(0, 6, (n,), generator=generator))
         for n in (4, 7)
     ]
     task = fk.Task(char_lstm(6, embedding=3, hidden=4).double())
-    assert both(task, fk.Federation.from_arrays(clients), fk.FedAvg()) < 1e-10
+    with pytest.raises(fk.ConfigError, match=r"'lstm'.*recurrent kernel"):
+        both(task, fk.Federation.from_arrays(clients), fk.FedAvg())
 
 
 def test_one_step_is_recorded_for_all_methods(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,6 +246,22 @@ def test_a_compiler_that_fails_is_done_without(
     with caplog.at_level(logging.WARNING, "fedkeel"):
         assert distance(serial, run(problem.task, problem.federation, fk.FedAvg(), "stacked")) < 1e-10
     assert "no compiler here" in caplog.text
+
+
+def test_a_step_of_many_operations_is_not_compiled(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: Any) -> capture.Replay:
+        raise AssertionError
+
+    monkeypatch.setattr(capture, "_compile", refuse)
+    torch.manual_seed(0)
+    layers = [layer for _ in range(40) for layer in (nn.Linear(3, 3), nn.Tanh())]
+    task = fk.Task(nn.Sequential(*layers, nn.Linear(3, 4)).double())
+    with caplog.at_level(logging.INFO, "fedkeel"):
+        result = run(task, EQUAL.federation, fk.FedAvg(), "stacked")
+    assert "takes too long to compile" in caplog.text
+    assert distance(run(task, EQUAL.federation, fk.FedAvg(), "serial"), result) < 1e-10
 
 
 def test_float32_stays_within_the_stated_tolerance() -> None:
@@ -302,7 +319,7 @@ def total(output: Tensor, target: Tensor) -> Tensor:
         (Last(), "the layer '0.lstm' (LSTM) runs a recurrent kernel"),
         (Noisy(), "cannot be mapped over clients"),
         (Centred(), "minibatches of unequal size"),
-        (Counting(), "buffers move"),
+        (Counting(), "training moves the model's buffer '0.mean'"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
 )

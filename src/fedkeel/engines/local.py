@@ -8,14 +8,15 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
+from fedkeel.algorithm import Walk
 from fedkeel.data.federation import Batch
 from fedkeel.engines.contract import Answer, Order, Setting, Upload
 from fedkeel.errors import Diverged
 from fedkeel.oracle import Oracle
 from fedkeel.probes.base import ClientView, Kept, Passes, Several
-from fedkeel.records import Record, nbytes
+from fedkeel.records import Record, apart, nbytes
 from fedkeel.streams import Stream
-from fedkeel.vector import Vector
+from fedkeel.vector import Vector, finite
 from fedkeel.walk import Pace, take
 
 _FULL_BATCH = 1000
@@ -48,33 +49,53 @@ def answer(setting: Setting, oracle: Oracle, order: Order, client: int, memory: 
         taken = take(
             oracle, plan, batches, pace, lambda at: full_gradient(setting, oracle, client, at), trace=path
         )
-    if not bool(torch.isfinite(taken.loss)) or not bool(torch.isfinite(taken.walk.end).all()):
+    if not (finite(taken.loss) and finite(taken.walk.end)):
         raise diverged(order, client)
-    up, kept = algorithm.finish(taken.walk, order.down, memory)
+    up, kept = (apart(part, oracle.point) for part in algorithm.finish(taken.walk, order.down, memory))
     upload = Upload(up, oracle.buffers.clone())
     size = nbytes(upload)
     passes = Passes(oracle.gradients - counted[0], oracle.forwards - counted[1])
-    if watch is not None:
-        path2 = None if path is None else path.total
-        view = ClientView(
-            client,
-            order.round,
-            order.down.x,
-            taken.walk,
-            order.down,
-            memory,
-            kept,
-            up,
-            path2,
-            gradient=lambda at: _calm_gradient(setting, oracle, stream, client, at),
-        )
-        measures, notes = watch.look(view, notes)
-        upload, kept = upload._replace(measures=measures), Kept(kept, notes)
-    return Answer(upload, kept, float(taken.loss), taken.gradients, size, passes)
+    given = Answer(upload, kept, float(taken.loss), taken.gradients, size, passes)
+    if watch is None:
+        return given
+    path2 = None if path is None else path.total
+    before = Kept(memory, notes)
+    return shown(setting, oracle, order, client, given, before=before, walk=taken.walk, path2=path2)
 
 
-def _calm_gradient(setting: Setting, oracle: Oracle, stream: Stream, client: int, at: Vector) -> Vector:
+def shown(
+    setting: Setting,
+    oracle: Oracle,
+    order: Order,
+    client: int,
+    given: Answer,
+    *,
+    before: Kept,
+    walk: Walk,
+    path2: Vector | None,
+) -> Answer:
+    """Show a client's round to the probes that asked; return its answer with their measures and notes."""
+    assert order.watch is not None
+    assert given.upload is not None
+    view = ClientView(
+        client,
+        order.round,
+        order.down.x,
+        walk,
+        order.down,
+        before.method,
+        given.memory,
+        given.upload.up,
+        path2,
+        gradient=lambda at: _calm_gradient(setting, oracle, order.round, client, at),
+    )
+    measures, notes = (apart(part, oracle.point) for part in order.watch.look(view, before.notes))
+    return given._replace(upload=given.upload._replace(measures=measures), memory=Kept(given.memory, notes))
+
+
+def _calm_gradient(setting: Setting, oracle: Oracle, round: int, client: int, at: Vector) -> Vector:
     """Return a full gradient for a probe: dropout is keyed by the round and the client alone."""
+    stream = client_stream(setting.seed, round, client)
     with seeded(stream.branch("probe").integer(), setting.device):
         return full_gradient(setting, oracle, client, at)
 

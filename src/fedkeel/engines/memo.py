@@ -16,7 +16,7 @@ import torch
 from fedkeel.engines.contract import Prospect, Setting
 from fedkeel.oracle import Oracle
 
-_FORM = 1  # of a remembered answer
+_FORM = 2  # of a remembered answer, and of how it was found
 
 
 def cache_directory() -> Path:

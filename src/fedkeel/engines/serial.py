@@ -16,6 +16,7 @@ from fedkeel.engines.pieces import chunks, fold
 from fedkeel.oracle import Oracle
 from fedkeel.records import Record
 from fedkeel.reducers import Reducer
+from fedkeel.vector import Vector
 
 _FLOPS_WORTH_THREADS = 2e7  # a step below this is faster on one thread, a busy machine makes it ten times so
 
@@ -40,6 +41,12 @@ class Serial:
             parts = [fold(islice(answers, len(chunk)), reducer) for chunk in chunks(len(order.clients))]
             upload = reducer.merge([part for part, _ in parts])
         return Harvest.of(upload, [answer for _, kept in parts for answer in kept])
+
+    def judge(self, vectors: Sequence[Vector], buffers: Vector, data: Batch) -> list[dict[str, float]]:
+        """Return loss and metrics of each model on samples."""
+        prepare = self.setting.federation.prepare
+        with threads(self.threads):
+            return [self.oracle.evaluate(vector, buffers, data, prepare) for vector in vectors]
 
     def close(self) -> None:
         """Nothing to give back."""

@@ -3,57 +3,98 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedkeel.algorithm import Algorithm
 from fedkeel.engines.contract import Choice, Engine, Order, Prospect, Setting
-from fedkeel.engines.serial import step_flops
+from fedkeel.engines.serial import first_batch, step_flops
 from fedkeel.oracle import Oracle
 from fedkeel.reducers import Mean
 
 _STEPS = 8
 _LONG = 5e8  # operations
-_RUNS = 5
+_LITTLE = 1e8  # operations that so many more short steps may take: a walk's first costs spread over all of it
+_LAPS = 5
 _ENOUGH_SECONDS = 0.3
 
-
 Build = Callable[[Choice, Setting, Oracle, Prospect], Engine]
+Lap = Callable[[], float]  # runs a cohort once and returns the seconds a step of one client took
 
 
 def steps_to_time(setting: Setting, flops: float) -> int:
     """Return how many steps are timed together: where steps are long, one is enough."""
-    return 1 if flops > _LONG else min(_STEPS, setting.work.count(int(setting.federation.sizes[0])))
+    if flops > _LONG:
+        return 1
+    steps = max(_STEPS, int(_LITTLE / max(1.0, flops)))
+    return min(steps, setting.work.count(int(setting.federation.sizes[0])))
 
 
-def seconds_a_step(
+class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts the tensor operations inside its block."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.count: int = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+def operations(setting: Setting, oracle: Oracle) -> int:
+    """Return how many tensor operations a forward pass has: the more, the longer a step is recorded."""
+    inputs, _ = oracle.place(first_batch(setting, limit=2))
+    counter, still = _Counter(), oracle.still
+    with torch.no_grad(), counter:
+        still(inputs)
+    return counter.count
+
+
+@contextmanager
+def timer(
     setting: Setting,
     prospect: Prospect,
     choice: Choice,
     build: Build,
     clock: Callable[[], float] = time.perf_counter,
-) -> float:
-    """Let a cohort take a few steps that lead nowhere; return the least seconds a step of one client.
+) -> Iterator[Lap]:
+    """Make an engine ready; yield what lets a cohort take a few steps that lead nowhere and times them.
 
     What an engine does at once depends on the cohort, so it is as large as in the run, but for serial. The
-    first run, which compiles and warms up, is not counted. Raises `Unsuited` where the engine cannot run it.
+    first run, which compiles and warms up, is over by then. Raises `Unsuited` where the engine cannot run it.
     """
     oracle = Oracle(setting.task, setting.device)
     steps = steps_to_time(setting, step_flops(setting, oracle))
     short = setting._replace(work=replace(setting.work, epochs=None, steps=steps))
     clients = list(range(min(prospect.cohort, 2) if choice.engine == "serial" else prospect.cohort))
-    engine = build(choice, short, oracle, prospect)
     order = _order(oracle, clients)
-    with closing(engine):
+
+    def lap() -> float:
+        before = clock()
         engine.run(order, [order.algorithm.enlist(order.down.x)] * len(clients), Mean())
-        times: list[float] = []
-        started = clock()
-        while len(times) < _RUNS and (not times or clock() - started < _ENOUGH_SECONDS):
-            before = clock()
-            engine.run(order, [order.algorithm.enlist(order.down.x)] * len(clients), Mean())
-            times.append(clock() - before)
-    return min(times) / (steps * len(clients))
+        return (clock() - before) / (steps * len(clients))
+
+    with closing(build(choice, short, oracle, prospect)) as engine:
+        lap()
+        yield lap
+
+
+def best_of(lap: Lap, enough: Callable[[float], bool], clock: Callable[[], float]) -> float:
+    """Return the least seconds of a few laps: fewer where they are long, or where one is `enough`."""
+    started, best = clock(), lap()
+    for _ in range(_LAPS - 1):
+        if enough(best) or clock() - started > _ENOUGH_SECONDS:
+            break
+        best = min(best, lap())
+    return best
 
 
 def _order(oracle: Oracle, clients: list[int]) -> Order:

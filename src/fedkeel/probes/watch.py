@@ -12,7 +12,7 @@ from fedkeel.layout import Layout
 from fedkeel.probes.base import ClientView, Columns, Kept, Probe, RoundView, Several
 from fedkeel.records import Record, leaves, rebuild
 from fedkeel.reducers import Mean, Reducer
-from fedkeel.vector import Vector
+from fedkeel.vector import Vector, squared_norm
 
 
 class Path:
@@ -28,6 +28,18 @@ class Path:
         self.total += torch.dot(self._room, self._room)
 
 
+class Paths:
+    """Sums ‖y_i − x‖² over the points of many walks side by side, (clients, d); each while it is walked."""
+
+    def __init__(self, x: Vector, walks: int) -> None:
+        self._x = x
+        self.total = torch.zeros((walks, 1), dtype=torch.float64, device=x.device)
+
+    def __call__(self, y: Vector, alive: Tensor) -> None:
+        """Take a point of each walk in that is `alive`, (clients, 1)."""
+        self.total += torch.where(alive, squared_norm(y - self._x), 0.0)
+
+
 class Watch(NamedTuple):
     """What is asked of every client in a round: the probes, which of them look, and what they are told."""
 
@@ -35,10 +47,18 @@ class Watch(NamedTuple):
     looks: tuple[bool, ...]
     briefs: Several
 
+    @property
+    def traces(self) -> bool:
+        """Tell whether a probe that looks asks for the walk's points."""
+        return any(probe.traces for probe, looks in zip(self.probes, self.looks, strict=True) if looks)
+
     def path(self, x: Vector) -> Path | None:
         """Return what the walk has to be traced with, None where nobody asks."""
-        asked = any(probe.traces for probe, looks in zip(self.probes, self.looks, strict=True) if looks)
-        return Path(x) if asked else None
+        return Path(x) if self.traces else None
+
+    def paths(self, x: Vector, walks: int) -> Paths | None:
+        """Return what many walks side by side have to be traced with, None where nobody asks."""
+        return Paths(x, walks) if self.traces else None
 
     def look(self, view: ClientView, notes: Several) -> tuple[Several, Several]:
         """Return a client's measures and its new notes; None for probes that do not look."""

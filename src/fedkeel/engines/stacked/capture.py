@@ -24,6 +24,7 @@ Replay = Callable[..., Sequence[Tensor]]
 
 _logger = logging.getLogger("fedkeel")
 _CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
+_MOST_NODES = 400  # took 15 s of a processor to compile, 520 took 27 s, 1,115 a minute
 _BMM = torch.ops.aten.bmm.default
 _VIEWS = {torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default}
 _TRANSPOSE = torch.ops.aten.transpose.int
@@ -33,6 +34,10 @@ def capture(function: Callable[..., Sequence[Tensor]], examples: list[Tensor], *
     """Record a function on example tensors; the replay takes tensors of the same shapes only."""
     graph = record(function, examples)
     if not compiled:
+        return graph
+    if len(graph.graph.nodes) > _MOST_NODES:
+        count = len(graph.graph.nodes)
+        _logger.info("stacked: not compiled, a step of %d operations takes too long to compile", count)
         return graph
     try:
         return _compile(copy.deepcopy(graph), examples)

@@ -103,6 +103,17 @@ class Group(NamedTuple):
         """Return every client's minibatches, as places among its own samples."""
         return [minibatches(self.setting, self.round, client) for client in self.clients]
 
+    def laid_out(
+        self, pool: Batch, held: Sequence[int], orders: Sequence[Sequence[np.ndarray]]
+    ) -> Iterator[Window]:
+        """Yield the group's steps on samples that lie ready, `held` of them a client."""
+        longest, span = max(len(order) for order in orders), self._span()
+        for start in range(0, longest, span):
+            parts = [order[start : start + span] for order in orders]
+            places = [np.concatenate(part) if part else np.zeros(0, dtype=np.int64) for part in parts]
+            sizes = [np.array([len(batch) for batch in part], dtype=np.int64) for part in parts]
+            yield self._window(pool, held, places, sizes)
+
     def _stream(self, client: int) -> Stream:
         return client_stream(self.setting.seed, self.round, client)
 
@@ -139,7 +150,7 @@ class Group(NamedTuple):
         return self._window(pool, held, [np.arange(int(s.sum())) for s in sizes], sizes)
 
     def _window(
-        self, pool: Batch, held: list[int], places: list[np.ndarray], sizes: list[np.ndarray]
+        self, pool: Batch, held: Sequence[int], places: list[np.ndarray], sizes: list[np.ndarray]
     ) -> Window:
         """Lay the places out as (steps, slots, width): `held` samples a client, `sizes` its minibatches."""
         steps, width = max(len(own) for own in sizes), self.form.width

@@ -6,16 +6,17 @@ import warnings
 
 import torch
 from torch import Tensor, nn
-from torch.func import grad_and_value, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
 from fedkeel.data.federation import Batch
 from fedkeel.engines.contract import Setting, Unsuited
-from fedkeel.engines.stacked.loss import Given, Net, loss_of
+from fedkeel.engines.stacked.loss import Given, Net, loss_of, mapped_over_clients
 from fedkeel.oracle import Oracle
+from fedkeel.records import Record, leaves, transform
 
 _SAMPLES = 8
+_UNEQUAL = "clients have minibatches of unequal size"
 _KERNELS = {nn.LSTM.forward, nn.GRU.forward, nn.RNN.forward}
 
 
@@ -23,23 +24,30 @@ class Unstackable(Unsuited):
     """This task cannot be computed for many clients at once; the message says why."""
 
 
-def check_stackable(setting: Setting, oracle: Oracle, padded: bool) -> None:
-    """Raise `Unstackable` where a stacked walk would not be each client's own walk."""
+def stackable_net(setting: Setting, oracle: Oracle, padded: bool) -> Net:
+    """Return the model ready for many clients; `Unstackable` where each would not walk its own walk."""
     for name, layer in oracle.module.named_modules():
-        reason = _reason(layer)
+        reason = _reason(layer, padded)
         if reason is not None:
             place = f"the layer {name!r}" if name else "the model"
             raise Unstackable(f"{place} ({type(layer).__name__}) {reason}")
     batches = _batches(setting, oracle)
-    _check_buffers(oracle, batches[0])
-    _check_gradients(oracle, batches, padded)
+    moved = _moved(oracle, batches[0])
+    if moved and padded:
+        raise Unstackable(f"training moves the model's buffer {moved[0]!r}, and {_UNEQUAL}")
+    for name, buffer in oracle.module.named_buffers():
+        if name in moved and not (buffer.is_floating_point() or buffer.dtype == torch.int64):
+            raise Unstackable(f"training moves the model's buffer {name!r}, which is neither float nor int64")
+    net = Net(oracle, moved)
+    _check_gradients(net, batches, padded)
+    return net
 
 
-def _reason(layer: nn.Module) -> str | None:
-    if isinstance(layer, _BatchNorm):
-        return "mixes the samples of a minibatch and keeps running statistics"
+def _reason(layer: nn.Module, padded: bool) -> str | None:
+    if isinstance(layer, _BatchNorm) and padded:
+        return f"mixes the samples of a minibatch, and {_UNEQUAL}"
     if isinstance(layer, _DropoutNd) and layer.p > 0:
-        return "draws random numbers"
+        return "draws random numbers: each client's own, keyed ones cannot be replayed for many at once"
     if type(layer).forward in _KERNELS:
         return "runs a recurrent kernel that cannot be mapped over clients"
     return None
@@ -54,35 +62,41 @@ def _batches(setting: Setting, oracle: Oracle) -> list[Batch]:
     return [oracle.place((federation.prepare(x[:count]), y[:count])) for x, y in (pairs * 2)[:2]]
 
 
-def _check_buffers(oracle: Oracle, batch: Batch) -> None:
-    before = oracle.buffers.clone()
-    with torch.no_grad():
+def _moved(oracle: Oracle, batch: Batch) -> list[str]:
+    """Return the buffers that a pass in training moves."""
+    buffers = dict(oracle.module.named_buffers())
+    before = {name: buffer.clone() for name, buffer in buffers.items()}
+    with torch.no_grad(), oracle.buffers_kept():
         oracle.module(batch[0])
-    moved = not torch.equal(before, oracle.buffers)
-    oracle.buffers.copy_(before)
-    if moved:
-        raise Unstackable("the model's buffers move during training")
+        return [name for name, buffer in buffers.items() if not torch.equal(before[name], buffer)]
 
 
-def _check_gradients(oracle: Oracle, batches: list[Batch], padded: bool) -> None:
+def _check_gradients(net: Net, batches: list[Batch], padded: bool) -> None:
     """Compare the stacked gradients of two clients with theirs alone; where need be, one half filled up."""
-    count = len(batches[0][0])
+    oracle, count = net.oracle, len(batches[0][0])
     real = [count, (count + 1) // 2 if padded else count]
     inputs, target = (torch.stack(parts).contiguous() for parts in zip(*batches, strict=True))
     weights = None
     if padded:
         weights = torch.stack([_share(count, part, oracle.point) for part in real])
-    together = _stacked_gradients(oracle, inputs, target, weights)
+    together, moved = _stacked_gradients(net, inputs, target, weights)
     for place, batch in enumerate(batches):
-        oracle.gradient((batch[0][: real[place]], batch[1][: real[place]]))
-        tolerance = 1e-3 if oracle.point.dtype != torch.float64 else 1e-9
-        if (together[place] - oracle.grad).norm() > tolerance * (oracle.grad.norm() + tolerance):
+        with oracle.buffers_kept():
+            oracle.gradient((batch[0][: real[place]], batch[1][: real[place]]))
+            alone = net.moving
+        if not _alike(together[place], oracle.grad):
             if padded:
-                raise Unstackable(
-                    "clients have minibatches of unequal size, and the model or the loss is not "
-                    "a mean over samples"
-                )
+                raise Unstackable(f"{_UNEQUAL}, and the model or the loss is not a mean over samples")
             raise Unstackable("its gradients for many clients at once differ from those for each alone")
+        for (_, one), (_, other) in zip(leaves(moved), leaves(alone), strict=True):
+            if not _alike(one[place], other):
+                raise Unstackable("its buffers move otherwise for many clients at once than for each alone")
+
+
+def _alike(a: Tensor, b: Tensor) -> bool:
+    tolerance = 1e-9 if a.dtype == torch.float64 else 1e-3
+    a, b = a.double(), b.double()
+    return bool((a - b).norm() <= tolerance * (b.norm() + tolerance))
 
 
 def _share(count: int, real: int, like: Tensor) -> Tensor:
@@ -91,16 +105,18 @@ def _share(count: int, real: int, like: Tensor) -> Tensor:
     return weights
 
 
-def _stacked_gradients(oracle: Oracle, inputs: Tensor, target: Tensor, weights: Tensor | None) -> Tensor:
-    net = Net(oracle)
-    given = Given(inputs, target, weights, None, net.fixed)
-    axes = Given(0, 0, None if weights is None else 0, None, None)  # type: ignore[arg-type]
-    mapped = vmap(grad_and_value(loss_of(net, None)), in_dims=(0, axes))
+def _stacked_gradients(
+    net: Net, inputs: Tensor, target: Tensor, weights: Tensor | None
+) -> tuple[Tensor, Record]:
+    """Return the gradients of two clients at the same point, and their moved buffers."""
+    moving = transform(lambda tensor: tensor.expand(len(inputs), -1).contiguous(), net.moving)
+    given = Given(inputs, target, weights, None, net.fixed, moving)
+    mapped = mapped_over_clients(loss_of(net, None), given)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a layer without a batching rule runs client by client, and warns
         try:
-            found: Tensor = mapped(oracle.point.expand(len(inputs), -1), given)[0]
+            found, _, moved = mapped(net.oracle.point.expand(len(inputs), -1), given)
         except Exception as problem:
             lines = str(problem).strip().splitlines() or [type(problem).__name__]
             raise Unstackable(f"the model or the loss cannot be mapped over clients: {lines[0]}") from None
-    return found
+    return found, moved

@@ -11,16 +11,15 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.func import grad_and_value, vmap
 
 from fedkeel.algorithm import Objective, Plan
-from fedkeel.engines.stacked.loss import Given, Net, loss_of
+from fedkeel.engines.stacked.loss import Given, Net, loss_of, mapped_over_clients
 from fedkeel.engines.stacked.ragged import Feed
-from fedkeel.records import Record, leaves, rebuild, transform
+from fedkeel.records import Nothing, Record, leaves, rebuild, transform
 from fedkeel.vector import Vector, norm
 from fedkeel.walk import TINY, Pace, bias_of, sharp_of
 
-Gradient = Callable[[Vector], tuple[Vector, Tensor]]
+Gradient = Callable[[Vector, Record], tuple[Vector, Tensor, Record]]
 
 
 class Kind(NamedTuple):
@@ -49,11 +48,12 @@ class Numbers(NamedTuple):
 
 
 class State(NamedTuple):
-    """What a step moves: (clients, d) each."""
+    """What a step moves: (clients, d) each; `moving` are the model's buffers, empty where none moves."""
 
     y: Vector
     buffer: Vector | None
     dual: Vector | None
+    moving: Record = Nothing()
 
 
 class Words(NamedTuple):
@@ -74,8 +74,8 @@ class Route(NamedTuple):
     objective: Objective | None
 
 
-def route(plan: Plan, pace: Pace, slots: int, padded: bool) -> Route:
-    """Make a stacked plan ready for that many slots."""
+def route(plan: Plan, pace: Pace, slots: int, padded: bool, moving: Record = None) -> Route:
+    """Make a stacked plan ready for that many slots, each with the model's buffers where they move."""
     momentum, sharp, objective = plan.momentum, sharp_of(plan.sharp), plan.objective
     kind = Kind(
         sharp=sharp is not None,
@@ -98,7 +98,8 @@ def route(plan: Plan, pace: Pace, slots: int, padded: bool) -> Route:
         if objective is None
         else transform(lambda t: t if t.ndim == 1 else fit(t, slots), objective.context),
     )
-    state = State(y, _fit_all(buffer, slots), _fit_all(sharp and sharp.dual, slots))
+    own = transform(lambda tensor: fit(tensor, slots), Nothing() if moving is None else moving)
+    state = State(y, _fit_all(buffer, slots), _fit_all(sharp and sharp.dual, slots), own)
     return Route(kind, state, words, objective)
 
 
@@ -133,7 +134,7 @@ class Step:
 
     def __init__(self, net: Net, ready: Route, feed: Feed) -> None:
         self._kind, self._templates = ready.kind, (ready.start, feed, ready.words)
-        self._loss = loss_of(net, ready.objective)
+        self._net, self._loss = net, loss_of(net, ready.objective)
 
     def __call__(self, *tensors: Tensor) -> list[Tensor]:
         """Return the moved state's tensors and the losses."""
@@ -144,31 +145,31 @@ class Step:
             parts.append(rebuild(template, dict(zip(names, rest, strict=False))))
             del rest[: len(names)]
         state, feed, words = parts
-        moved, loss = self._advance(state, feed, words, self._gradient(feed, words, rest))
+        moved, loss = self._advance(state, feed, words, self._gradient(state, feed, words, rest))
         return [*(tensor for _, tensor in leaves(moved)), loss]
 
-    def _gradient(self, feed: Feed, words: Words, fixed: list[Tensor]) -> Gradient:
-        """Return the clients' gradients and losses as a function of their points."""
+    def _gradient(self, state: State, feed: Feed, words: Words, fixed: list[Tensor]) -> Gradient:
+        """Return the clients' gradients, losses and moved buffers as a function of points and buffers."""
         given = Given(feed.inputs, feed.target, feed.weights, words.context, fixed)
-        own = transform(_axis, words.context)
-        axes = Given(0, 0, None if feed.weights is None else 0, own, None)  # type: ignore[arg-type]
-        mapped = vmap(grad_and_value(self._loss), in_dims=(0, axes))
-        return lambda y: mapped(y, given)
+        mapped = mapped_over_clients(self._loss, given._replace(moving=state.moving))
+        return lambda y, moving: mapped(y, given._replace(moving=moving))
 
     def _advance(self, state: State, feed: Feed, words: Words, gradient: Gradient) -> tuple[State, Tensor]:
         numbers = Numbers(*words.numbers.unbind())
-        g, loss = gradient(state.y)
+        g, loss, moving = gradient(state.y, state.moving)
         dual = state.dual
         if self._kind.sharp:
-            g, dual = _sharpened(g, state, words, numbers, gradient)
+            at = state._replace(moving=moving)
+            g, dual = self._sharpened(g, at, words, numbers, gradient)
         if self._kind.clip == "gradient":
-            g = _clipped(g, numbers.clip)
+            g = self._clipped(g, numbers.clip)
         if self._kind.momentum or self._kind.clip == "direction":
             y, buffer = self._general(g, state, words, numbers)
         else:
             y, buffer = state.y * numbers.keep - g * numbers.rate - words.bias * numbers.lr, None
         alive = feed.alive
-        moved = transform(lambda new, old: torch.where(alive, new, old), State(y, buffer, dual), state)
+        after = State(y, buffer, dual, moving)
+        moved = transform(lambda new, old: torch.where(alive, new, old), after, state)
         return moved, torch.where(alive[:, 0], loss, 0.0)
 
     def _general(
@@ -176,7 +177,7 @@ class Step:
     ) -> tuple[Vector, Vector | None]:
         direction = g * numbers.gain + words.bias
         if self._kind.clip == "direction":
-            direction = _clipped(direction, numbers.clip)
+            direction = self._clipped(direction, numbers.clip)
         direction = direction + state.y * numbers.shrink
         buffer = None
         if state.buffer is not None:
@@ -184,25 +185,21 @@ class Step:
             direction = direction + buffer * numbers.beta if self._kind.nesterov else buffer
         return state.y - direction * numbers.lr, buffer
 
+    def _sharpened(
+        self, g: Vector, state: State, words: Words, numbers: Numbers, gradient: Gradient
+    ) -> tuple[Vector, Vector | None]:
+        """Return the gradient at the shifted point, blended, and the moved dual; buffers stay as they are."""
+        dual, tilt = state.dual, words.tilt
+        q = g if dual is None else g - dual
+        q = q if tilt is None else q - tilt
+        shift = q * (numbers.rho / (self._length(q) + TINY))
+        if dual is not None:
+            dual = dual + shift if tilt is None else dual + shift - tilt
+        second, _, _ = gradient(state.y + shift, state.moving)
+        return second * numbers.blend + g * (1.0 - numbers.blend), dual
 
-def _axis(tensor: Tensor) -> Any:
-    """Return the client axis of a tensor; a vector of its own kind has none."""
-    return 0 if tensor.ndim > 1 else None
+    def _clipped(self, vector: Vector, bound: float | Tensor) -> Vector:
+        return vector * torch.clamp(bound / self._length(vector), max=1.0)
 
-
-def _sharpened(
-    g: Vector, state: State, words: Words, numbers: Numbers, gradient: Gradient
-) -> tuple[Vector, Vector | None]:
-    """Return the gradient at the shifted point, blended, and the moved dual."""
-    dual, tilt = state.dual, words.tilt
-    q = g if dual is None else g - dual
-    q = q if tilt is None else q - tilt
-    shift = q * (numbers.rho / (norm(q) + TINY))
-    if dual is not None:
-        dual = dual + shift if tilt is None else dual + shift - tilt
-    second, _ = gradient(state.y + shift)
-    return second * numbers.blend + g * (1.0 - numbers.blend), dual
-
-
-def _clipped(vector: Vector, bound: float | Tensor) -> Vector:
-    return vector * torch.clamp(bound / norm(vector), max=1.0)
+    def _length(self, vector: Vector) -> Tensor:
+        return norm(vector)
