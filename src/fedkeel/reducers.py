@@ -40,13 +40,16 @@ class Mean:
         return "Mean()"
 
     def fold(self, uploads: Iterable[tuple[float, Record]]) -> Part:
-        """Sum the weighted uploads of a chunk, one at a time."""
-        total, sum_of_weights = None, 0.0
+        """Sum the weighted uploads of a chunk, one at a time; a single one of weight 1 is the sum itself."""
+        total, sum_of_weights, own = None, 0.0, False
         for weight, upload in uploads:
             if total is None:
-                total = transform(lambda t, w=weight: t * w, upload)
-            else:
+                own = weight != 1.0
+                total = transform(lambda t, w=weight: t * w, upload) if own else upload
+            elif own:
                 transform(lambda t, u, w=weight: t.add_(u, alpha=w), total, upload)
+            else:
+                total, own = transform(lambda t, u, w=weight: t.add(u, alpha=w), total, upload), True
             sum_of_weights += weight
         return Part(total, sum_of_weights)
 

@@ -17,7 +17,7 @@ import torch
 
 from fedkeel.engines.contract import Choice, Prospect, Setting, Unsuited
 from fedkeel.engines.memo import Memo, fingerprint
-from fedkeel.engines.serial import sensible_threads, step_flops
+from fedkeel.engines.sizing import sensible_threads, step_flops
 from fedkeel.engines.stopwatch import Build, Lap, best_of, operations, steps_to_time, timer
 from fedkeel.errors import ConfigError
 from fedkeel.oracle import Oracle

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedkeel.algorithm import Algorithm
 from fedkeel.engines.contract import Choice, Engine, Order, Prospect, Setting
-from fedkeel.engines.serial import first_batch, step_flops
+from fedkeel.engines.sizing import first_batch, step_flops
 from fedkeel.oracle import Oracle
 from fedkeel.reducers import Mean
 

@@ -8,7 +8,7 @@ from fedkeel.layout import Layout
 from fedkeel.probes.base import ClientView, Columns, Probe, RoundView
 from fedkeel.records import Record
 from fedkeel.values import Count, value
-from fedkeel.vector import Vector, norm
+from fedkeel.vector import Vector, distance
 
 
 @value
@@ -26,7 +26,7 @@ class Update(Probe):
 
     def report(self, state: Record, seen: RoundView) -> tuple[Columns, Record]:
         """Measure the server's step."""
-        return {"global_update": float(norm(seen.x - seen.x_before)) ** 2}, state
+        return {"global_update": distance(seen.x, seen.x_before) ** 2}, state
 
 
 class Walked(NamedTuple):

@@ -27,7 +27,8 @@ from fedkeel.engines.processes.shared import Place, Slab
 from fedkeel.engines.processes.staff import Hand
 from fedkeel.engines.processes.walking import Walking
 from fedkeel.engines.processes.worker import Done, Failed, Start, TorchState
-from fedkeel.engines.serial import fits_channels_last, threads
+from fedkeel.engines.serial import threads
+from fedkeel.engines.sizing import fits_channels_last
 from fedkeel.errors import ConfigError, TooFewClients
 from fedkeel.oracle import EVALUATION_BATCH, Oracle
 from fedkeel.records import Record

@@ -22,7 +22,8 @@ from fedkeel.algorithm import Plan, Walk
 from fedkeel.data.federation import Batch
 from fedkeel.engines.contract import Answer, Harvest, Order, Setting, Upload
 from fedkeel.engines.local import diverged, full_gradient, shown
-from fedkeel.engines.serial import fits_channels_last, sensible_threads, threads
+from fedkeel.engines.serial import threads
+from fedkeel.engines.sizing import fits_channels_last, numbers_given, sensible_threads
 from fedkeel.engines.stacked.capture import Replay, capture
 from fedkeel.engines.stacked.ragged import Form, Group
 from fedkeel.engines.stacked.span import Span, SpanStep, linear_walk
@@ -282,27 +283,10 @@ def _bytes_a_client(setting: Setting, oracle: Oracle, form: Form) -> int:
     """Estimate what a client takes in a group: vectors, its samples, and what its layers give."""
     federation = setting.federation
     sample = federation.prepare(federation.samples(0)[0][:1])
-    activations = _outputs(oracle, oracle.place((sample, federation.y[:1]))[0])
+    activations = numbers_given(oracle.still, oracle.place((sample, federation.y[:1]))[0])
     numbers = (
         _VECTORS * oracle.layout.total
         + int(federation.sizes.max()) * sample.numel()
         + form.width * (sample.numel() + 3 * activations)  # values, their gradients, and room between
     )
     return numbers * oracle.point.element_size()
-
-
-def _outputs(oracle: Oracle, inputs: Tensor) -> int:
-    """Return how many numbers the layers of the model give for one sample."""
-    total = 0
-
-    def count(_: nn.Module, __: object, output: object) -> None:
-        nonlocal total
-        total += output.numel() if isinstance(output, Tensor) else 0
-
-    layers = [layer for layer in oracle.still.modules() if not list(layer.children())]
-    handles = [layer.register_forward_hook(count) for layer in layers]
-    with torch.no_grad():
-        oracle.still(inputs)
-    for handle in handles:
-        handle.remove()
-    return total

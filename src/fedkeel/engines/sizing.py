@@ -1,0 +1,92 @@
+"""What a step is made of, from the layers of the model: the same answer on every run and machine."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from fedkeel.data.federation import Batch
+from fedkeel.engines.contract import Setting
+from fedkeel.oracle import Oracle
+
+_FLOPS_WORTH_THREADS = 2e7  # a step below this is faster on one thread, a busy machine makes it ten times so
+_PICTURES_WORTH = 0.5  # numbers that convolutions give a number of their weights
+
+
+def first_batch(setting: Setting, limit: int) -> Batch:
+    """Return some samples of the first client, ready for the model."""
+    x, y = setting.federation.samples(0)
+    return setting.federation.prepare(x[:limit]), y[:limit]
+
+
+def batch_size(setting: Setting) -> int:
+    """Return how many samples a step has."""
+    return setting.work.batch_size or int(setting.federation.sizes[0])
+
+
+def sensible_threads(setting: Setting, oracle: Oracle) -> int:
+    """Return how many threads a step deserves, from its operations."""
+    return torch.get_num_threads() if step_flops(setting, oracle) > _FLOPS_WORTH_THREADS else 1
+
+
+def step_flops(setting: Setting, oracle: Oracle) -> float:
+    """Return about how many operations a client's step takes: forward, and twice that backward."""
+    inputs, _ = oracle.place(first_batch(setting, limit=2))
+    return 3 * forward_flops(oracle.still, inputs) / len(inputs) * batch_size(setting)
+
+
+def forward_flops(module: nn.Module, inputs: Tensor) -> float:
+    """Count the operations of a pass in the layers' matrices: each is applied once a place of its output.
+
+    Recurrent layers do not count: they are many small products one after another, which one thread does
+    best. torch's own counter imports its compiler, which takes three seconds.
+    """
+    return sum(
+        2 * weight.numel() * shape.numel() / shape[1 if weight.ndim > 2 else -1]
+        for layer, shape in outputs(module, inputs)
+        if not isinstance(layer, nn.RNNBase | nn.Embedding)
+        for weight in layer.parameters(recurse=False)
+        if weight.ndim > 1
+    )
+
+
+def numbers_given(module: nn.Module, inputs: Tensor) -> int:
+    """Return how many numbers the layers without parts of their own give."""
+    return sum(shape.numel() for layer, shape in outputs(module, inputs) if not list(layer.children()))
+
+
+def fits_channels_last(setting: Setting, oracle: Oracle) -> bool:
+    """Tell whether the model has convolutions and is faster on batches in channels-last memory.
+
+    Weights stay in the plain format and are laid out anew for every pass, so where they outweigh the
+    pictures (a deep network's last layers, short minibatches) the plain format is faster for all.
+    """
+    inputs, _ = oracle.place(first_batch(setting, limit=2))
+    if inputs.ndim != 4:
+        return False
+    try:
+        seen = outputs(oracle.still, inputs.contiguous(memory_format=torch.channels_last))
+    except RuntimeError:  # the model reshapes with view(), which needs the plain format
+        return False
+    convolutions = [(layer, shape) for layer, shape in seen if isinstance(layer, nn.Conv2d)]
+    weights = sum(layer.weight.numel() for layer, _ in convolutions)
+    pictures = sum(shape.numel() for _, shape in convolutions) / len(inputs) * batch_size(setting)
+    return bool(convolutions) and pictures > _PICTURES_WORTH * weights
+
+
+@torch.no_grad()
+def outputs(module: nn.Module, inputs: Tensor) -> list[tuple[nn.Module, torch.Size]]:
+    """Return the shapes of what each layer gives in a pass."""
+    seen: list[tuple[nn.Module, torch.Size]] = []
+
+    def note(layer: nn.Module, _: object, output: object) -> None:
+        if isinstance(output, Tensor):
+            seen.append((layer, output.shape))
+
+    handles = [layer.register_forward_hook(note) for layer in module.modules()]
+    try:
+        module(inputs)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return seen
