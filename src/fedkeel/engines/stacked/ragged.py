@@ -137,9 +137,8 @@ class Group(NamedTuple):
             rows.append(own if order else own[:1])
             places.append(used)
             sizes.append(lengths)
-        picked = torch.cat(rows)
-        pool = federation.prepare(federation.x[picked]), federation.y[picked]
-        return self._window(pool, [len(part) for part in rows], places, sizes)
+        x, y = federation.pick(torch.cat(rows))
+        return self._window((federation.prepare(x), y), [len(part) for part in rows], places, sizes)
 
     def _augmented(self, batches: list[list[Batch]]) -> Window:
         filling = next(batch for own in batches for batch in own)

@@ -51,6 +51,8 @@ class Linear:
 
     def at(self, vectors: Tensor, features: Tensor) -> Tensor:
         """Return the outputs (…, samples, outputs) of flat vectors (…, d)."""
+        if not vectors.any():  # many plans have no bias
+            return features.new_zeros(*features.shape[:-1], self.outputs)
         weight, *bias = self.layout.views(vectors).values()
         found = (weight @ features.mT).mT  # quicker than features @ weight.mT, which has a short last axis
         return found + bias[0][..., None, :] if bias else found
@@ -145,11 +147,10 @@ class Span:
         """Return the features of the clients' samples, (slots, samples, features), and flat their targets."""
         federation, most, slots = self._group.setting.federation, self._linear.samples, self._group.slots
         rows = [federation.rows(client) for client in self._group.clients]
-        picked = torch.cat(rows)
-        batch = federation.prepare(federation.x[picked]), federation.y[picked]
-        inputs, target = self._group.oracle.place(batch)
+        x, y = federation.pick(torch.cat(rows))
+        inputs, target = self._group.oracle.place((federation.prepare(x), y))
         features: Tensor = self._linear.features(inputs)
-        if len(picked) < slots * most:
+        if len(y) < slots * most:
             places = torch.cat([most * slot + torch.arange(len(own)) for slot, own in enumerate(rows)])
             features, target = (_spread(part, places, slots * most) for part in (features, target))
         return features.view(slots, most, -1), target
