@@ -90,3 +90,20 @@ def test_bad_input_exits_with_2(fedkeel, args, message):
     result = fedkeel(*QUICK, *args, code=2)
     assert message in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_the_constants_alone_are_those_the_adviser_uses(fedkeel):
+    """`fedkeel study constants` measures what `advise` measures, and goes on from what is kept."""
+    words = [word for word in QUICK[1:] if word != "20" or QUICK[QUICK.index(word) - 1] != "--rounds"]
+    words.remove("--rounds")
+    page = fedkeel("study", "constants", *words, "--out", "c").stdout
+    assert "power iteration on Hessian-vector products" in page
+    assert "frontier (α², β²):" in page
+    assert "Largest safe" not in page
+    alone = json.loads(fedkeel("study", "constants", *words, "--out", "c", "--json").stdout)
+    advised = json.loads(fedkeel(*QUICK, "--json").stdout)
+    assert alone["constants"] == advised["constants"]
+    assert (
+        "belongs to another"
+        in fedkeel("study", "constants", *words, "--out", "c", "--lr", "1", code=6).stderr
+    )

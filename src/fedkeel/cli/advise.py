@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,8 +11,7 @@ import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli.advise_page import Page, Seen, as_json_value, print_page
-from fedkeel.cli.advise_progress import Stages
-from fedkeel.cli.resuming import resumable
+from fedkeel.cli.constants import measure
 from fedkeel.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,7 +28,7 @@ fedkeel advise --method "fedinit(beta=0.05)" --clients 20 --cohort 20 --lr 0.01 
 fedkeel advise --data cifar10 --model cnn --out runs/advice   (the same line goes on after an interruption)
 
 fedkeel advise experiment.toml --stability stability.json --json > advice.json"""
-_PILOT, _ASKED = "The pilot", "What is asked"
+_ASKED = "What is asked"
 
 
 def register(app: typer.Typer) -> None:
@@ -40,7 +38,7 @@ def register(app: typer.Typer) -> None:
 
 def advise(
     file: opt.FileArgument = None,
-    method: Annotated[str | None, typer.Option(help="Method of the pilot, as fedavg.")] = None,
+    method: opt.PilotMethod = None,
     data: opt.Data = None,
     split: opt.Split = None,
     clients: opt.Clients = None,
@@ -72,26 +70,11 @@ def advise(
             rich_help_panel=_ASKED,
         ),
     ] = None,
-    pilot_rounds: Annotated[
-        int, typer.Option(min=1, help="Rounds of the pilot.", rich_help_panel=_PILOT)
-    ] = 30,
-    points: Annotated[
-        int, typer.Option(min=2, help="Models of it that are measured.", rich_help_panel=_PILOT)
-    ] = 6,
-    look_at: Annotated[
-        int, typer.Option(min=1, help="Clients that are measured, at most.", rich_help_panel=_PILOT)
-    ] = 20,
-    samples: Annotated[
-        int, typer.Option(min=1, help="Samples of each, at most.", rich_help_panel=_PILOT)
-    ] = 256,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Keep what is measured, to go on after an interruption; else nothing is kept.",
-            rich_help_panel=_PILOT,
-        ),
-    ] = None,
+    pilot_rounds: opt.PilotRounds = 30,
+    points: opt.Points = 6,
+    look_at: opt.LookAt = 20,
+    samples: opt.Samples = 256,
+    out: opt.PilotOut = None,
     as_json: opt.Json = False,
 ) -> None:
     """Say what theory says of a run: constants, safe rates, rounds to a target, conditions, limits of it all.
@@ -102,11 +85,8 @@ def advise(
     experiment = opt.experiment(file, settings, locals())
     _check(epsilon, beta, alpha)
     measured = read_stability(stability)
-    from fedkeel.studies.constants import Effort  # noqa: PLC0415  heavy
-
-    effort = Effort(rounds=pilot_rounds, points=points, clients=look_at, samples=samples)
-    with resumable(out) if out is not None else nullcontext():
-        found = _study(experiment, effort, out, quiet=as_json)
+    effort = {"rounds": pilot_rounds, "points": points, "clients": look_at, "samples": samples}
+    found = measure(experiment, effort, out, quiet=as_json)
     asked = _given(experiment, found, epsilon=epsilon, beta=beta, alpha=alpha)
     page = Page.of(experiment, found, asked, measured)
     if as_json:
@@ -153,27 +133,6 @@ def _seen(entry: Any) -> Seen:
     if not (math.isfinite(value) and value >= 0):
         raise ValueError(f"a discrepancy of {value}")
     return Seen(value, max(1, len(entry) - 1) if isinstance(entry, list) else None)
-
-
-def _study(experiment: Experiment, effort: Any, out: Path | None, *, quiet: bool) -> Findings:
-    from fedkeel.studies.constants import study  # noqa: PLC0415  heavy
-
-    federation = experiment.federation()
-    with Stages(stderr=quiet) as stages:
-        return study(
-            experiment.task(federation),
-            federation,
-            experiment.algorithm(),
-            cohort=experiment.cohort,
-            work=experiment.work,
-            seed=experiment.seed,
-            sampling=experiment.sampling,
-            weighting=experiment.weighting,
-            device=experiment.device,
-            effort=effort,
-            keep=out,
-            progress=stages.tell,
-        )
 
 
 def _given(

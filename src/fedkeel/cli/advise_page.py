@@ -7,34 +7,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fedkeel.cli.constants import number, print_constants
 from fedkeel.cli.display import console, plain_table
 
 if TYPE_CHECKING:
     from fedkeel.experiment import Experiment
-    from fedkeel.studies.constants import Estimate, Findings, Frontier
+    from fedkeel.studies.constants import Findings
     from fedkeel.theory.advice import Given, Limit, Prospect, Verdict
-
-_SYMBOLS = {
-    "L": "L",
-    "L_power": "  from Hessians",
-    "L_pairs": "  from pairs",
-    "L_G": "L_G",
-    "sigma_l2": "σ_l²",
-    "sigma_g2": "σ_g²",
-    "Phi": "Φ",
-    "D": "D",
-    "U": "U",
-    "tau1": "τ1",
-    "tau2": "τ2",
-    "a": "a",
-    "b": "b",
-    "alpha": "α",
-    "beta": "β",
-    "interpolation_a": "a (FedInit)",
-    "interpolation_b": "b (FedInit)",
-    "G2": "G² (poster)",
-    "B2": "B² (poster)",
-}
 
 
 class Seen(NamedTuple):
@@ -127,16 +106,7 @@ def print_page(page: Page) -> None:
 
     say(page.title)
     head("Constants, along and around the pilot")
-    table = plain_table(
-        ("", "value", "from", "to", "samples", "how"),
-        [_constant(_SYMBOLS[name], one) for name, one in _ordered(page.found.estimates)],
-    )
-    table.columns[-1].justify = "left"
-    screen.print(table)
-    say(f"frontier (a, b):   {_corners(page.found.fit.smooth)}")
-    say(f"frontier (α², β²): {_corners(page.found.fit.lipschitz)}")
-    for note in page.found.notes:
-        say(f"Note: {note}")
+    print_constants(page.found)
     head(f"Largest safe local rate (yours: η_l = {page.given.eta_l:g})")
     screen.print(_limits(page.local))
     head(f"Largest safe global rate (yours: η_g = {page.given.eta_g:g})")
@@ -195,22 +165,9 @@ def as_json_value(page: Page) -> dict[str, Any]:
     }
 
 
-def _ordered(estimates: dict[str, Estimate]) -> list[tuple[str, Estimate]]:
-    return [(name, estimates[name]) for name in _SYMBOLS]
-
-
-def _constant(symbol: str, one: Estimate) -> tuple[str, ...]:
-    return (symbol, _number(one.value), _number(one.low), _number(one.high), str(one.samples), one.how)
-
-
-def _corners(frontier: Frontier) -> str:
-    shown = " ".join(f"({_number(p)}, {_number(q)})" for p, q in frontier.corners)
-    return f"{shown}, on {frontier.samples} pairs"
-
-
 def _limits(limits: tuple[Limit, ...]) -> Any:
     table = plain_table(
-        ("", "largest", "", ""), [(one.who, _number(one.limit), one.verdict, one.why) for one in limits]
+        ("", "largest", "", ""), [(one.who, number(one.limit), one.verdict, one.why) for one in limits]
     )
     for column in table.columns[2:]:
         column.justify = "left"
@@ -221,11 +178,11 @@ def _prospect(one: Prospect) -> str:
     if one.steps is None or not one.reachable:
         return f"nothing is promised: {one.reason}"
     steps = f"η_l = {one.steps.eta_l:.3g}, η_g = {one.steps.eta_g:.3g}"
-    return f"{max(0, math.ceil(one.rounds)):,} rounds, {steps}, floor {_number(one.floor)}"
+    return f"{max(0, math.ceil(one.rounds)):,} rounds, {steps}, floor {number(one.floor)}"
 
 
 def _headline(verdict: Verdict) -> str:
-    value = "" if math.isinf(verdict.value) else f" ≤ {_number(verdict.value)}"
+    value = "" if math.isinf(verdict.value) else f" ≤ {number(verdict.value)}"
     state = "all conditions hold" if verdict.holds else "void here" if not value else "not guaranteed here"
     return f"{verdict.theorem}, {verdict.bounds}{value}: {state}"
 
@@ -248,8 +205,8 @@ def _bounds_table(rows: tuple[Bounded, ...]) -> Any:
         (
             row.method,
             str(row.rounds),
-            _number(row.bound) if math.isfinite(row.bound) else "—",
-            "—" if row.measured is None else _number(row.measured),
+            number(row.bound) if math.isfinite(row.bound) else "—",
+            "—" if row.measured is None else number(row.measured),
             row.reason or _compared(row),
         )
         for row in rows
@@ -263,10 +220,6 @@ def _compared(row: Bounded) -> str:
     if row.measured is None or row.measured == 0:
         return ""
     return f"bound is {row.bound / row.measured:.3g} times what was measured"
-
-
-def _number(value: float) -> str:
-    return "∞" if math.isinf(value) else f"{value:.4g}"
 
 
 def _finite(value: float) -> float | None:

@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from fedkeel.experiment import Experiment
 
-_DATA, _WORK, _RUN = "Data and model", "Local work", "The run"
+_DATA, _WORK, _RUN, _PILOT = "Data and model", "Local work", "The run", "The pilot"
 
 Methods = Annotated[
     list[str], typer.Argument(metavar="METHOD", help='Methods, as scaffold or "fedprox(mu=0.1)".')
@@ -51,7 +51,8 @@ Cohort = Annotated[
 ]
 Seed = Annotated[int | None, typer.Option(help="Seed of all randomness.", rich_help_panel=_RUN)]
 Engine = Annotated[
-    str | None, typer.Option(help="How clients are run: auto, serial, processes.", rich_help_panel=_RUN)
+    str | None,
+    typer.Option(help="How clients are run: auto, serial, stacked, processes.", rich_help_panel=_RUN),
 ]
 EvalEvery = Annotated[int | None, typer.Option(help="Rounds between evaluations.", rich_help_panel=_RUN)]
 Target = Annotated[float | None, typer.Option(help="Accuracy to reach, as 0.9.", rich_help_panel=_RUN)]
@@ -72,6 +73,22 @@ Out = Annotated[
     typer.Option(metavar="DIR", help="Where to keep it; by default a new directory below runs/."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+
+PilotMethod = Annotated[str | None, typer.Option("--method", help="Method of the pilot, as fedavg.")]
+PilotRounds = Annotated[int, typer.Option(min=1, help="Rounds of the pilot.", rich_help_panel=_PILOT)]
+Points = Annotated[int, typer.Option(min=2, help="Models of it that are measured.", rich_help_panel=_PILOT)]
+LookAt = Annotated[
+    int, typer.Option(min=1, help="Clients that are measured, at most.", rich_help_panel=_PILOT)
+]
+Samples = Annotated[int, typer.Option(min=1, help="Samples of each, at most.", rich_help_panel=_PILOT)]
+PilotOut = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Keep what is measured, to go on after an interruption; else nothing is kept.",
+        rich_help_panel=_PILOT,
+    ),
+]
 
 _KEYS = {
     "method": "method",

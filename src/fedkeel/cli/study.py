@@ -1,4 +1,4 @@
-"""`fedkeel study stability` and `fedkeel study interaction`."""
+"""`fedkeel study stability`, `fedkeel study interaction`, `fedkeel study constants`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
+from fedkeel.cli.constants import EXAMPLES, constants
 from fedkeel.cli.display import Board, console, plain_table
 from fedkeel.cli.resuming import resumable, say_what_is_there
 from fedkeel.errors import Diverged
@@ -42,6 +43,7 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True, help="Diagnostics that need runs of their own.")
     group.command(epilog=_STABILITY)(stability)
     group.command(epilog=_INTERACTION)(interaction)
+    group.command(epilog=EXAMPLES)(constants)
     app.add_typer(group, name="study")
 
 

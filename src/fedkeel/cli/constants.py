@@ -1,0 +1,140 @@
+"""`fedkeel study constants`: what the theorems ask of the losses, measured along a pilot."""
+
+from __future__ import annotations
+
+import json
+import math
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedkeel.cli import options as opt
+from fedkeel.cli.advise_progress import Stages
+from fedkeel.cli.display import console, plain_table
+from fedkeel.cli.resuming import resumable
+
+if TYPE_CHECKING:
+    from fedkeel.experiment import Experiment
+    from fedkeel.studies.constants import Estimate, Findings, Frontier
+
+EXAMPLES = """[bold]Examples[/]
+
+fedkeel study constants --clients 20 --cohort 20
+
+fedkeel study constants --data cifar10 --model cnn --out runs/constants   (the same line goes on)
+
+fedkeel study constants --json > constants.json"""
+_SYMBOLS = {
+    "L": "L",
+    "L_power": "  from Hessians",
+    "L_pairs": "  from pairs",
+    "L_G": "L_G",
+    "sigma_l2": "σ_l²",
+    "sigma_g2": "σ_g²",
+    "Phi": "Φ",
+    "D": "D",
+    "U": "U",
+    "tau1": "τ1",
+    "tau2": "τ2",
+    "a": "a",
+    "b": "b",
+    "alpha": "α",
+    "beta": "β",
+    "interpolation_a": "a (FedInit)",
+    "interpolation_b": "b (FedInit)",
+    "G2": "G² (poster)",
+    "B2": "B² (poster)",
+}
+
+
+def constants(
+    file: opt.FileArgument = None,
+    method: opt.PilotMethod = None,
+    data: opt.Data = None,
+    split: opt.Split = None,
+    clients: opt.Clients = None,
+    model: opt.Model = None,
+    epochs: opt.Epochs = None,
+    steps: opt.Steps = None,
+    batch_size: opt.BatchSize = None,
+    lr: opt.Rate = None,
+    weight_decay: opt.WeightDecay = None,
+    cohort: opt.Cohort = None,
+    seed: opt.Seed = None,
+    settings: opt.Settings = None,
+    pilot_rounds: opt.PilotRounds = 30,
+    points: opt.Points = 6,
+    look_at: opt.LookAt = 20,
+    samples: opt.Samples = 256,
+    out: opt.PilotOut = None,
+    as_json: opt.Json = False,
+) -> None:
+    """The constants that the theorems ask for, along and around a pilot; `fedkeel advise` says what follows.
+
+    A largest value over samples is a lower bound of the true constant: a longer pilot can raise it.
+    """
+    experiment = opt.experiment(file, settings, locals())
+    effort = {"rounds": pilot_rounds, "points": points, "clients": look_at, "samples": samples}
+    found = measure(experiment, effort, out, quiet=as_json)
+    if as_json:
+        print(json.dumps(found.as_dict(), ensure_ascii=False, indent=2, allow_nan=False))
+        return
+    title = f"{experiment.method} on {experiment.data.name}, pilot of {found.pilot_rounds} rounds"
+    console().print(title, markup=False, soft_wrap=True)
+    print_constants(found)
+
+
+def measure(experiment: Experiment, effort: dict[str, int], out: Path | None, *, quiet: bool) -> Findings:
+    """Run the study of an experiment with progress; `out` is where it can go on."""
+    from fedkeel.studies.constants import Effort, study  # noqa: PLC0415  heavy
+
+    federation = experiment.federation()
+    with nullcontext() if out is None else resumable(out), Stages(stderr=quiet) as stages:
+        return study(
+            experiment.task(federation),
+            federation,
+            experiment.algorithm(),
+            cohort=experiment.cohort,
+            work=experiment.work,
+            seed=experiment.seed,
+            sampling=experiment.sampling,
+            weighting=experiment.weighting,
+            device=experiment.device,
+            effort=Effort(**effort),
+            keep=out,
+            progress=stages.tell,
+        )
+
+
+def print_constants(found: Findings) -> None:
+    """Print what was measured, with its spread and what is behind it."""
+    table = plain_table(
+        ("", "value", "from", "to", "samples", "how"),
+        [_constant(_SYMBOLS[name], one) for name, one in _ordered(found.estimates)],
+    )
+    table.columns[-1].justify = "left"
+    console().print(table)
+    for line in (
+        f"frontier (a, b):   {_corners(found.fit.smooth)}",
+        f"frontier (α², β²): {_corners(found.fit.lipschitz)}",
+        *(f"Note: {note}" for note in found.notes),
+    ):
+        console().print(line, markup=False, soft_wrap=True)
+
+
+def number(value: float) -> str:
+    """Return a value as the pages print it."""
+    return "∞" if math.isinf(value) else f"{value:.4g}"
+
+
+def _ordered(estimates: dict[str, Estimate]) -> list[tuple[str, Estimate]]:
+    return [(name, estimates[name]) for name in _SYMBOLS]
+
+
+def _constant(symbol: str, one: Estimate) -> tuple[str, ...]:
+    return (symbol, number(one.value), number(one.low), number(one.high), str(one.samples), one.how)
+
+
+def _corners(frontier: Frontier) -> str:
+    shown = " ".join(f"({number(p)}, {number(q)})" for p, q in frontier.corners)
+    return f"{shown}, on {frontier.samples} pairs"
