@@ -26,19 +26,25 @@ def main() -> None:
     """Measure and write."""
     options = _options()
     plan, log = _plan(options), Log()
-    results: dict[str, Any] = {
-        "command": _command(options),
-        "machine": describe(),
-        "versus": {},
-        "notes": log.notes,
-    }
+    results = _before(options) if options.keep else {"runs": [], "versus": {}, "notes": []}
+    results["runs"].append({"command": _command(options), "machine": describe()})
+    log.notes = results["notes"]
     try:
         _measure(results, options, plan, log)
     except KeyboardInterrupt:
         log.note("stopped before the end")
-    results["minutes"], results["load_after"] = log.minutes, load()
-    _write(results, options.out)
+    _write(results, options.out, log)
     print(markdown(results))
+
+
+def _before(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what is measured already, without what is to be measured anew."""
+    path = options.out.with_suffix(".json")
+    results: dict[str, Any] = json.loads(path.read_text())
+    again = options.workloads if "versus" in options.parts else []
+    results["versus"] = {name: one for name, one in results["versus"].items() if name not in again}
+    results["notes"] = [note for note in results["notes"] if note.partition(":")[0] not in again]
+    return results
 
 
 def _measure(results: dict[str, Any], options: argparse.Namespace, plan: Plan, log: Log) -> None:
@@ -48,8 +54,10 @@ def _measure(results: dict[str, Any], options: argparse.Namespace, plan: Plan, l
         pythons = _pythons(options.peers, plan, log)
         known = {**WORKLOADS, **QUICK_WORKLOADS} if plan.quick else WORKLOADS
         for name in options.workloads:
-            results["versus"][name] = Versus(known[name], plan, log, pythons).measure()
-            _write({**results, "minutes": log.minutes, "load_after": load()}, options.out)
+            found = Versus(known[name], plan, log, pythons).measure()
+            everything = {**results["versus"], name: found}
+            results["versus"] = {key: everything[key] for key in known if key in everything}
+            _write(results, options.out, log)
     if {"methods", "sweeps"} & set(options.parts):
         from benchlib import inside  # noqa: PLC0415  imports fedkeel
 
@@ -76,7 +84,8 @@ def _pythons(peers: list[str], plan: Plan, log: Log) -> dict[str, Path]:
     return found
 
 
-def _write(results: dict[str, Any], out: Path) -> None:
+def _write(results: dict[str, Any], out: Path, log: Log) -> None:
+    results["runs"][-1] |= {"minutes": log.minutes, "load_after": load()}
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(markdown(results))
     out.with_suffix(".json").write_text(json.dumps(results, indent=1) + "\n")
@@ -96,6 +105,7 @@ def _command(options: argparse.Namespace) -> str:
     chosen += [f"--peers {' '.join(options.peers)}"] if options.peers != list(REQUIREMENTS) else []
     chosen += ["--quick"] if options.quick else []
     chosen += [f"--repetitions {options.repetitions}"] if options.repetitions else []
+    chosen += ["--keep"] if options.keep else []
     return " ".join(["python benchmarks/run.py", *chosen])
 
 
@@ -117,6 +127,7 @@ def _options() -> argparse.Namespace:
     add("--parts", nargs="+", choices=PARTS, help="default: all, without sweeps where --quick")
     add("--repetitions", type=int, help="interleaved pairs of each workload, at most")
     add("--quick", action="store_true", help="about four minutes, wide intervals; installs nothing")
+    add("--keep", action="store_true", help="measure again what is named; the rest of the page stays")
     add("--out", type=Path, default=ROOT / "docs" / "benchmark.md", help="the page; the turns go beside it")
     options = parser.parse_args()
     options.parts = options.parts or _parts(options.quick)

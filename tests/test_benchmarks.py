@@ -133,10 +133,15 @@ def test_the_page_tells_what_was_measured_and_what_was_not() -> None:
     }
     page = markdown(
         {
-            "command": "run",
-            "machine": machine,
-            "load_after": [1, 1, 1],
-            "minutes": 1.0,
+            "runs": [
+                {"command": "all", "machine": machine, "load_after": [1, 1, 1], "minutes": 1.0},
+                {
+                    "command": "more",
+                    "machine": {**machine, "load": [0.1, 1, 1]},
+                    "load_after": [1],
+                    "minutes": 1,
+                },
+            ],
             "versus": {"logistic": result},
             "notes": ["pfl is left out"],
         }
@@ -144,4 +149,5 @@ def test_the_page_tells_what_was_measured_and_what_was_not() -> None:
     assert "logistic: bare loop / fedkeel ≥ 3 | 3.1 (3.1–3.1; n=15) | reached" in page
     assert "does not run" in page
     assert "logistic: flwr / fedkeel ≥ 50 | — | not measured" in page
-    assert "busy with other work" in page
+    assert page.count("busy with other work") == 1
+    assert "- `more`: today, 1 minutes" in page

@@ -66,7 +66,7 @@ def methods(plan: Plan, log: Log, threads: int | None = None) -> dict[str, Any]:
             opened = session(workload, data, method, engine="serial", threads=threads)
             stack.enter_context(closing(opened.loop.engine))
             runners[name] = Played(name, opened)
-        columns = _race(runners, plan.repetitions, plan.methods_seconds, log, "methods")
+        columns = _race(runners, 2 * plan.repetitions, plan.methods_seconds, log, "methods")
     return {"workload": workload.to_json(), "threads": opened.loop.engine.threads, "columns": columns}
 
 

@@ -20,23 +20,30 @@ def markdown(results: dict[str, Any]) -> str:
 
 
 def _head(results: dict[str, Any]) -> str:
-    machine = results["machine"]
-    before, after = machine["load"], results["load_after"]
+    machine = results["runs"][-1]["machine"]
     versions = sorted(_versions(results).items())
-    busy = before[0] > _BUSY * machine["cores"]
     lines = [
         "# Benchmark",
         "",
-        f"Written by `{results['command']}`; do not edit. What it means: [performance.md](performance.md).",
+        "Written by the commands below; do not edit. What it means: [performance.md](performance.md).",
         "",
-        f"- {machine['date']}, {results['minutes']:.0f} minutes",
         f"- {machine['processor']}, {machine['cores']} cores, {machine['system']}",
         f"- Python {machine['python']}, {', '.join(f'{name} {version}' for name, version in versions)}",
-        f"- load average before {before}, after {after}",
+        *(_run(run) for run in results["runs"]),
     ]
-    if busy:
-        lines.append("- **The machine was busy with other work**: ratios are of interleaved turns, but wide.")
     return "\n".join(lines)
+
+
+def _run(run: dict[str, Any]) -> str:
+    """Return what a run measured, when, and what else the machine did."""
+    machine = run["machine"]
+    before, after = (
+        ", ".join(f"{value:g}" for value in load) for load in (machine["load"], run["load_after"])
+    )
+    busy = machine["load"][0] > _BUSY * machine["cores"]
+    note = " **The machine was busy with other work**: intervals are wide." if busy else ""
+    took = f"{run['minutes']:.0f} minutes, load average before {before}, after {after}"
+    return f"- `{run['command']}`: {machine['date']}, {took}.{note}"
 
 
 def _versions(results: dict[str, Any]) -> dict[str, str]:

@@ -34,7 +34,7 @@ def _two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def _long_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auto, "step_flops", lambda *_: 1e8)
+    monkeypatch.setattr(auto, "step_flops", lambda *_, **__: 1e8)
 
 
 def setting(model: nn.Module | None = None) -> tuple[Setting, Oracle]:

@@ -58,3 +58,10 @@ def test_operations_and_numbers_are_counted_by_layers() -> None:
     model, inputs = nn.Sequential(nn.Conv2d(2, 5, 3), nn.Flatten(), nn.Linear(80, 7)), torch.zeros(3, 2, 6, 6)
     assert forward_flops(model, inputs) == 2 * 3 * (4 * 4 * 5 * 2 * 9 + 80 * 7)
     assert numbers_given(model, inputs) == 3 * (80 + 80 + 7)
+
+
+def test_recurrent_layers_count_where_engines_are_tried() -> None:
+    model, inputs = fk.models.char_lstm(9, embedding=4, hidden=6), torch.zeros(2, 5, dtype=torch.int64)
+    head, layers = 6 * 9, 24 * 4 + 3 * 24 * 6
+    assert forward_flops(model, inputs) == 2 * 2 * head
+    assert forward_flops(model, inputs, recurrent=True) == 2 * 2 * (head + 5 * layers)

@@ -106,7 +106,7 @@ def decide(
 ) -> Choice:
     """Choose an engine for a run; log what was chosen and the figures."""
     memo = memo or Memo()
-    flops = step_flops(setting, oracle)
+    flops = step_flops(setting, oracle, recurrent=True)
     allowed = affordable(setting, prospect, flops, threads, operations(setting, oracle))
     rule = Choice("serial", threads or sensible_threads(setting, oracle))
     if setting.device.type != "cpu":

@@ -29,22 +29,25 @@ def sensible_threads(setting: Setting, oracle: Oracle) -> int:
     return torch.get_num_threads() if step_flops(setting, oracle) > _FLOPS_WORTH_THREADS else 1
 
 
-def step_flops(setting: Setting, oracle: Oracle) -> float:
+def step_flops(setting: Setting, oracle: Oracle, *, recurrent: bool = False) -> float:
     """Return about how many operations a client's step takes: forward, and twice that backward."""
     inputs, _ = oracle.place(first_batch(setting, limit=2))
-    return 3 * forward_flops(oracle.still, inputs) / len(inputs) * batch_size(setting)
+    found = forward_flops(oracle.still, inputs, recurrent=recurrent)
+    return 3 * found / len(inputs) * batch_size(setting)
 
 
-def forward_flops(module: nn.Module, inputs: Tensor) -> float:
+def forward_flops(module: nn.Module, inputs: Tensor, *, recurrent: bool = False) -> float:
     """Count the operations of a pass in the layers' matrices: each is applied once a place of its output.
 
-    Recurrent layers do not count: they are many small products one after another, which one thread does
-    best. torch's own counter imports its compiler, which takes three seconds.
+    Recurrent layers do not count unless asked for: they are many small products one after another, of which
+    nobody knows without trying whether more threads help. torch's own counter imports its compiler, which
+    takes three seconds.
     """
+    left_out = (nn.Embedding,) if recurrent else (nn.RNNBase, nn.Embedding)
     return sum(
         2 * weight.numel() * shape.numel() / shape[1 if weight.ndim > 2 else -1]
         for layer, shape in outputs(module, inputs)
-        if not isinstance(layer, nn.RNNBase | nn.Embedding)
+        if not isinstance(layer, left_out)
         for weight in layer.parameters(recurse=False)
         if weight.ndim > 1
     )
@@ -76,12 +79,13 @@ def fits_channels_last(setting: Setting, oracle: Oracle) -> bool:
 
 @torch.no_grad()
 def outputs(module: nn.Module, inputs: Tensor) -> list[tuple[nn.Module, torch.Size]]:
-    """Return the shapes of what each layer gives in a pass."""
+    """Return the shapes of what each layer gives in a pass; of several things, the first."""
     seen: list[tuple[nn.Module, torch.Size]] = []
 
     def note(layer: nn.Module, _: object, output: object) -> None:
-        if isinstance(output, Tensor):
-            seen.append((layer, output.shape))
+        first = output[0] if isinstance(output, tuple) and output else output
+        if isinstance(first, Tensor):
+            seen.append((layer, first.shape))
 
     handles = [layer.register_forward_hook(note) for layer in module.modules()]
     try:

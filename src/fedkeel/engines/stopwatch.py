@@ -72,7 +72,7 @@ def timer(
     first run, which compiles and warms up, is over by then. Raises `Unsuited` where the engine cannot run it.
     """
     oracle = Oracle(setting.task, setting.device)
-    steps = steps_to_time(setting, step_flops(setting, oracle))
+    steps = steps_to_time(setting, step_flops(setting, oracle, recurrent=True))
     short = setting._replace(work=replace(setting.work, epochs=None, steps=steps))
     clients = list(range(min(prospect.cohort, 2) if choice.engine == "serial" else prospect.cohort))
     order = _order(oracle, clients)

@@ -65,7 +65,8 @@ class Window(NamedTuple):
         rows = self.places.view(steps, -1)
         space = inputs.new_empty((clients * width, *inputs.shape[1:]))
         stacked = space.view(clients, width, *inputs.shape[1:])
-        targets = target[self.places].unbind()
+        picked = target.index_select(0, self.places.flatten())
+        targets = picked.view(*self.places.shape, *target.shape[1:]).unbind()
         weights = [None] * steps if self.weights is None else self.weights.unbind()
         for row, goal, weight, alive in zip(
             rows.unbind(), targets, weights, self.alive.unbind(), strict=True
