@@ -29,7 +29,7 @@ unit: $(STAMP)
 docs: $(STAMP)  ## write the pages of docs/ that are generated from the code
 	$(BIN)/python docs/generate.py
 
-bench: $(STAMP)  ## against a bare PyTorch loop and the peers, interleaved (25 minutes): docs/benchmark.md
+bench: $(STAMP)  ## against a bare PyTorch loop and the peers, interleaved (35 minutes): docs/benchmark.md
 	$(BIN)/python benchmarks/run.py $(BENCH)
 
 clean:

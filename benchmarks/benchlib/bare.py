@@ -9,7 +9,7 @@ from itertools import product
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from benchlib.turns import Enough, Turns, job
@@ -18,25 +18,11 @@ from benchlib.workloads import Data, Workload, build_model, load_data, without_f
 _TRIALS, _STEPS, _PATIENCE = 5, 4, 20.0
 
 
-class Kernel(nn.Module):
-    """The character LSTM on PyTorch's own kernel."""
-
-    def __init__(self, classes: int) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(classes, 8)
-        self.lstm = nn.LSTM(8, 100, 2, batch_first=True)
-        self.head = nn.Linear(100, classes)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the next character's logits."""
-        return self.head(self.lstm(self.embedding(x))[0][:, -1])
-
-
 class Variant(NamedTuple):
     """A way to write the bare loop."""
 
     threads: int
-    form: str  # "plain", "channels_last" or "kernel" (nn.LSTM)
+    form: str  # "plain" or "channels_last"
 
 
 class Bare:
@@ -44,7 +30,7 @@ class Bare:
 
     def __init__(self, workload: Workload, data: Data, variant: Variant) -> None:
         self.workload, self.data, self.variant = workload, data, variant
-        self.model = Kernel(workload.classes) if variant.form == "kernel" else build_model(workload)
+        self.model = build_model(workload)
         if variant.form == "channels_last":
             self.model.to(memory_format=torch.channels_last)
         self.parameters = list(self.model.parameters())
@@ -79,9 +65,7 @@ class Bare:
 
 def variants(workload: Workload) -> list[Variant]:
     """Return the ways worth trying."""
-    forms = ["plain"]
-    forms += ["channels_last"] if len(workload.shape) == 3 else []
-    forms += ["kernel"] if workload.text else []
+    forms = ["plain", *(["channels_last"] if len(workload.shape) == 3 else [])]
     return [Variant(*pair) for pair in product((1, 2), forms)]
 
 

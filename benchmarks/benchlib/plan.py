@@ -23,7 +23,7 @@ class Plan:
     quick: bool = False
 
 
-FULL = Plan(20, 3, 60.0, 320.0, 160.0, 560.0, 15.0)
+FULL = Plan(20, 3, 60.0, 460.0, 160.0, 560.0, 15.0)
 QUICK = Plan(5, 1, 10.0, 15.0, 10.0, 30.0, 4.0, quick=True)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 FEW = 15  # fewer pairs than this resolve no few per cent
-_LEAST, _SMALL = 5, 0.1  # the same for ratios further from one than this
+_LEAST, _SMALL = 5, 0.1  # the same for ratios further from their target than this
 _RESAMPLES = 4000
 
 
@@ -46,7 +46,7 @@ def verdict(found: Ratio | None, target: float, *, at_least: bool) -> str:
     """Judge a figure to reach: by the whole interval, else by the median with a warning."""
     if found is None:
         return "not measured"
-    if found.pairs < (FEW if abs(target - 1.0) < _SMALL else _LEAST):
+    if found.pairs < (FEW if abs(found.median / target - 1.0) < _SMALL else _LEAST):
         return f"not resolved (only {found.pairs} pairs)"
     low, high, middle = (
         (found.low, found.high, found.median) if at_least else (-found.high, -found.low, -found.median)
