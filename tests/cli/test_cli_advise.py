@@ -35,6 +35,7 @@ def test_the_page_says_everything_the_issue_asks_for(fedkeel):
         "curvature and pairs: 4 of 4 done",
     ):
         assert part in page, part
+    assert page.count("curvature and pairs: 4 of 4 done") == 1
     (line,) = (line for line in page.splitlines() if "times what was measured" in line)
     assert line.split()[1] == "2"  # the curve's rounds, not the run's
     assert "nan" not in page.lower().replace("nanag", "")

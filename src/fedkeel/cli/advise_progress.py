@@ -15,7 +15,7 @@ class Stages:
 
     def __init__(self, *, stderr: bool = False) -> None:
         self.console = console(stderr=stderr)
-        self.stage = ""
+        self.stage, self.over = "", ""
         self.bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -42,6 +42,7 @@ class Stages:
             if stage != self.stage:
                 self.task = self.bar.add_task(stage, total=total)
             self.bar.update(self.task, completed=done)
-        elif done == total:
+        elif done == total and stage != self.over:
+            self.over = stage
             self.console.print(f"{stage}: {done} of {total} done", markup=False)
         self.stage = stage
