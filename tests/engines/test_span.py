@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -204,3 +206,16 @@ def test_gram_matrices_are_remembered_up_to_a_bound(
     monkeypatch.setattr(span, "_REMEMBERED", bound)
     assert distance(logistic(), pictures([30] * 9), fk.FedAvg(), how="stacked-uncompiled") < 1e-10
     assert len(spans[-1]._linear._grams) == 3
+
+
+def test_a_resumed_run_which_remembers_no_gram_matrix_goes_on_to_the_bit(
+    spans: list[span.Span], tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {"cohort": 3, "work": fk.Work(**WORK), "engine": "stacked-uncompiled"}
+    task = fk.Task(copy.deepcopy(logistic().model).float())
+    data = pictures([30, 17, 24, 8, 30, 11])
+    whole = fk.train(task, data, fk.SCAFFOLD(), rounds=8, **options)
+    fk.train(task, data, fk.SCAFFOLD(), rounds=4, run_dir=tmp_path / "run", **options)
+    resumed = fk.train(task, data, fk.SCAFFOLD(), rounds=8, run_dir=tmp_path / "run", resume=True, **options)
+    assert torch.equal(vector(whole), vector(resumed))
+    assert spans

@@ -63,12 +63,15 @@ class Linear:
         return torch.cat([weight, factors.sum(-2)], -1) if self.biased else weight
 
     def gram(self, clients: Sequence[int], features: Tensor) -> Tensor:
-        """Return the slots' Gram matrices, zero beyond the clients; some are known from rounds before."""
-        new = [place for place, client in enumerate(clients) if client not in self._grams]
-        if new:
-            own = features[new]
-            found = own @ own.mT + float(self.biased)
-            self._grams |= {clients[place]: one for place, one in zip(new, found, strict=True)}
+        """Return the slots' Gram matrices, zero beyond the clients; some are known from rounds before.
+
+        Each is made alone, from samples in memory of their own: a resumed run, which remembers none, gets
+        the same bits.
+        """
+        for place, client in enumerate(clients):
+            if client not in self._grams:
+                own = features[place].clone()
+                self._grams[client] = own @ own.mT + float(self.biased)
         for client in clients:
             self._grams.move_to_end(client)
         gram = features.new_zeros(len(features), self.samples, self.samples)
