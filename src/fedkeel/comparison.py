@@ -16,7 +16,7 @@ from fedkeel.experiment import Experiment
 from fedkeel.expression import parse_method, spell_method
 from fedkeel.report.tables import Trial
 from fedkeel.runs import read_rows, storage, write_durably
-from fedkeel.tomlfile import dump
+from fedkeel.tomlfile import dump, inline
 from fedkeel.training import Row
 
 FILE = "comparison.toml"
@@ -156,4 +156,4 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else dump({"v": value}).removeprefix("v = ").strip()
+    return value if isinstance(value, str) else inline(value)
