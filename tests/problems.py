@@ -98,7 +98,14 @@ def expect(
 ) -> list[dict[str, Any]]:
     """Simulate with the reference on the cohorts and minibatches that fedkeel draws."""
     setting = open_session(
-        problem.task, problem.federation, fk.FedAvg(), rounds=rounds, cohort=cohort, work=work, seed=seed
+        problem.task,
+        problem.federation,
+        fk.FedAvg(),
+        rounds=rounds,
+        cohort=cohort,
+        work=work,
+        seed=seed,
+        engine="serial",
     ).loop
     return simulate(
         name,

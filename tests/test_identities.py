@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from problems import half_square, play, quadratic, tiny_net
+from selecting import slow
 
 import fedkeel as fk
 from fedkeel.engines.local import minibatches
@@ -41,7 +42,7 @@ RAGGED = [3, 8, 5, 11, 4, 7]
     ],
     ids=repr,
 )
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float32, *slow(torch.float64)])
 def test_is_fedavg_bit_for_bit(algorithm: Any, dtype: torch.dtype) -> None:
     problem = tiny_net(RAGGED)
     problem = problem._replace(task=fk.Task(problem.task.model.to(dtype)))
@@ -133,11 +134,12 @@ def distance_to_optimum(algorithm: Any) -> float:
     """Train on heterogeneous least squares and return how far from the known optimum it ends."""
     problem = quadratic([9, 7, 8, 6], seed=3)
     work = fk.Work(steps=5, lr=0.25)
-    given = {"rounds": 500, "cohort": 4, "work": work, "eval_every": 500, "engine": "serial"}
+    given = {"rounds": 150, "cohort": 4, "work": work, "eval_every": 150, "engine": "serial"}
     result = fk.train(problem.task, problem.federation, algorithm, **given)
     return float(np.abs(result.server.x.numpy() - problem.reference.optimum(problem.clients)).max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "algorithm", [fk.SCAFFOLD(), fk.FedDyn(0.4), fk.FedDyn(1.0), fk.relaxed(fk.SCAFFOLD(), 0.05)], ids=repr
 )
