@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint types unit docs bench clean
+.PHONY: demo test lint types unit golden docs bench clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -25,6 +25,9 @@ types: $(STAMP)
 
 unit: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+
+golden: $(STAMP)  ## write the golden traces anew: a commit of its own, with its reason in the changelog
+	OMP_NUM_THREADS=1 $(BIN)/python tests/golden
 
 docs: $(STAMP)  ## write the pages of docs/ that are generated from the code
 	$(BIN)/python docs/generate.py
