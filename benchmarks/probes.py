@@ -16,7 +16,7 @@ from typing import Any
 import fedkeel as fk
 from fedkeel.probes import DEFAULT, Cosine, Divergence, Diversity, Drift, Layers, Losses, Probe
 from fedkeel.probes.watch import Panel
-from fedkeel.runner import open_session
+from fedkeel.running.train import open_session
 
 ROUNDS = 60
 

@@ -16,7 +16,7 @@ from benchlib.ours import session
 from benchlib.workloads import WORKLOADS, make_data
 from torch.profiler import ProfilerActivity, profile
 
-from fedkeel.training import Session
+from fedkeel.running.session import Session
 
 
 def main() -> None:

@@ -12,8 +12,8 @@ from reference.problems import LeastSquares, TinyNet
 from torch import Tensor, nn
 
 import fedkeel as fk
-from fedkeel.engines.local import minibatches
-from fedkeel.runner import open_session
+from fedkeel.engines.client import minibatches
+from fedkeel.running.train import open_session
 
 
 def half_square(output: Tensor, target: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import fedkeel as fk
-from fedkeel.sampling import population
+from fedkeel.running.population import population
 
 CLIENTS, FEATURES = 1_000_000, 100
 

@@ -14,11 +14,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 import fedkeel as fk
-from fedkeel import spill
 from fedkeel.records import Nothing, Record, leaves, rebuild
-from fedkeel.runs import segments
-from fedkeel.runs.checkpoints import Checkpoints
-from fedkeel.store import BUDGET, Store
+from fedkeel.running import mmap_store, segments
+from fedkeel.running.checkpoints import Checkpoints
+from fedkeel.running.store import BUDGET, Store
 
 
 class Inner(NamedTuple):
@@ -87,7 +86,7 @@ def test_rows_of_the_file_are_used_again():
 
 
 def test_the_file_grows_over_several_extents(monkeypatch):
-    monkeypatch.setattr(spill, "_EXTENT", 4096)
+    monkeypatch.setattr(mmap_store, "_EXTENT", 4096)
     store = Store(budget=0)
     store.commit({client: memory(client, size=100) for client in range(50)})
     assert all(same(store[client], memory(client, size=100)) for client in store)

@@ -13,7 +13,7 @@ from problems import play, tiny_net
 from torch import nn
 
 import fedkeel as fk
-from fedkeel.runs import read_rows, read_timings
+from fedkeel.running.run_directory import read_rows, read_timings
 
 SIZES = [3, 8, 5, 11, 4, 7]
 WORK = fk.Work(epochs=1, batch_size=3, lr=0.1)

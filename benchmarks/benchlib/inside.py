@@ -15,8 +15,8 @@ from benchlib.plan import Log, Plan
 from benchlib.race import Columns, interleave
 from benchlib.stats import median
 from benchlib.workloads import WORKLOADS, Workload, build_model, make_data
-from fedkeel.runner import open_session
-from fedkeel.training import Session
+from fedkeel.running.session import Session
+from fedkeel.running.train import open_session
 
 METHODS: dict[str, fk.Algorithm] = {
     "FedAvg": fk.FedAvg(),

@@ -11,8 +11,8 @@ import torch
 import fedkeel as fk
 from benchlib.turns import Enough, Turns, job
 from benchlib.workloads import Data, Workload, build_model, load_data
-from fedkeel.runner import open_session
-from fedkeel.training import Session
+from fedkeel.running.session import Session
+from fedkeel.running.train import open_session
 
 _ENDLESS = 1_000_000
 

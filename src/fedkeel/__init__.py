@@ -55,7 +55,7 @@ from fedkeel.methods import (
 )
 from fedkeel.probes import SwitchingRule
 from fedkeel.reducers import Mean, Median
-from fedkeel.runner import Result, train
+from fedkeel.running.train import Result, train
 from fedkeel.task import Task, accuracy
 from fedkeel.vector import Vector, zeros_like
 from fedkeel.work import Drop, InverseRoot, InverseTime, Work

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from fedkeel.frozen import frozen as method
 from fedkeel.records import Nothing, Record
 from fedkeel.streams import Stream
-from fedkeel.values import value as method
 from fedkeel.vector import Vector
 
 __all__ = [

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import fedkeel as fk
-from fedkeel.recipes.beyond_smoothness import Settings, describe, half_square, main, problem, run
+from fedkeel.experiments.recipes.beyond_smoothness import Settings, describe, half_square, main, problem, run
 from fedkeel.theory import beyond_smoothness as bs
 
 SMALL = Settings(clients=3, samples=2, inputs=8, units=96, rounds=30, points=4, close=2)

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 import fedkeel as fk
 from fedkeel.cli.app import app
-from fedkeel.experiment import Experiment
-from fedkeel.studies.sweep import Sweep, conclude, play
-from fedkeel.studies.tune import Choice, Integer, Knob, Log, Uniform, knob, tune
+from fedkeel.experiments.experiment import Experiment
+from fedkeel.experiments.sweep import Sweep, conclude, play
+from fedkeel.experiments.tune import Choice, Integer, Knob, Log, Uniform, knob, tune
 
 BASE = Experiment().with_settings(
     ["rounds=2", "cohort=2", "data.clients=5", "work.epochs=1", "work.batch_size=50", "engine=serial"]

@@ -14,7 +14,7 @@ from fedkeel.cli.display import console, plain_table
 from fedkeel.cli.resuming import resumable
 
 if TYPE_CHECKING:
-    from fedkeel.experiment import Experiment
+    from fedkeel.experiments.experiment import Experiment
     from fedkeel.studies.constants import Estimate, Findings, Frontier
 
 EXAMPLES = """[bold]Examples[/]

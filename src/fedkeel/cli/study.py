@@ -18,8 +18,8 @@ from fedkeel.cli.resuming import resumable, say_what_is_there
 from fedkeel.errors import Diverged
 
 if TYPE_CHECKING:
-    from fedkeel.experiment import Experiment
-    from fedkeel.training import Row
+    from fedkeel.experiments.experiment import Experiment
+    from fedkeel.running.session import Row
 
 _AGAIN = """
 
@@ -194,7 +194,7 @@ def _print_interaction(found: dict[str, list[dict[str, Any]]], place: Path) -> N
 
 
 def _experiments(methods: list[str], base: Experiment) -> dict[str, Experiment]:
-    from fedkeel.comparison import Comparison  # noqa: PLC0415  heavy
+    from fedkeel.experiments.comparison import Comparison  # noqa: PLC0415  heavy
 
     named = Comparison.of(methods, 1, base).methods
     return {name: base.with_settings([f"method={json.dumps(name)}"]) for name in named}
@@ -204,8 +204,8 @@ def _folders(
     place: Path, kind: str, experiments: dict[str, Experiment], base: Experiment, asked: dict[str, Any]
 ) -> dict[str, Path]:
     """Take the directory for these settings, and return that of each method below it."""
-    from fedkeel.comparison import folder  # noqa: PLC0415  heavy
-    from fedkeel.studies.keeping import claim  # noqa: PLC0415
+    from fedkeel.experiments.comparison import folder  # noqa: PLC0415  heavy
+    from fedkeel.studies.artifacts import claim  # noqa: PLC0415
 
     shared = {key: part for key, part in base.table().items() if key != "method"}
     claim(place, kind, {**shared, **asked})
@@ -269,15 +269,15 @@ def _both(one: Callable[[Row], None], other: Callable[[Row], None]) -> Callable[
 
 
 def _rounds_in(run: Path) -> int:
-    from fedkeel.runs import read_rows  # noqa: PLC0415  heavy
+    from fedkeel.running.run_directory import read_rows  # noqa: PLC0415  heavy
 
     return len(read_rows(run))
 
 
 def _write(place: Path, name: str, title: str, found: dict[str, Any], curves: dict[str, Any]) -> None:
+    from fedkeel.files import storage_errors, write_durably  # noqa: PLC0415
     from fedkeel.report.lines import lines  # noqa: PLC0415  heavy
-    from fedkeel.runs import storage, write_durably  # noqa: PLC0415
 
-    with storage(place):
+    with storage_errors(place):
         write_durably(place / f"{name}.json", json.dumps(found, ensure_ascii=False, indent=2).encode())
         write_durably(place / f"{name}.svg", lines(title, curves).encode())

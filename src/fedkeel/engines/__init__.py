@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fedkeel.engines.auto import decide
+from fedkeel.engines.choice import decide
 from fedkeel.engines.contract import Choice, Engine, Prospect, Setting, Unsuited
-from fedkeel.engines.heap import keep_heap
+from fedkeel.engines.malloc import keep_freed_memory
 from fedkeel.engines.processes import Processes
 from fedkeel.engines.serial import Serial
 from fedkeel.engines.stacked import Stacked
@@ -37,7 +37,7 @@ def build(
     choice: Choice, setting: Setting, oracle: Oracle, prospect: Prospect, workers: int | None = None
 ) -> Engine:
     """Make an engine; raise `Unsuited` where it cannot run this task."""
-    keep_heap()
+    keep_freed_memory()
     if choice.engine == "processes":
         return Processes(setting, oracle, workers)
     if choice.engine == "serial":

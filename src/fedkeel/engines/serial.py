@@ -9,8 +9,8 @@ from itertools import islice
 import torch
 
 from fedkeel.data.federation import Batch
+from fedkeel.engines.client import answer
 from fedkeel.engines.contract import Harvest, Order, Setting
-from fedkeel.engines.local import answer
 from fedkeel.engines.pieces import chunks, fold
 from fedkeel.engines.sizing import fits_channels_last, sensible_threads
 from fedkeel.oracle import Oracle

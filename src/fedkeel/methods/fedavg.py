@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fedkeel.algorithm import Algorithm, Cohort, method
+from fedkeel.frozen import Positive
 from fedkeel.records import Record
-from fedkeel.values import Positive
 
 
 @method

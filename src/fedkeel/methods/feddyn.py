@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fedkeel.algorithm import Algorithm, Cohort, Plan, Walk, method
+from fedkeel.frozen import Positive
 from fedkeel.records import Record
-from fedkeel.values import Positive
 from fedkeel.vector import Vector, zeros_like
 
 

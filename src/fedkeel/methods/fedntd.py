@@ -10,8 +10,8 @@ from torch.nn.functional import log_softmax
 
 from fedkeel.algorithm import Algorithm, Objective, Plan, method
 from fedkeel.errors import ConfigError
+from fedkeel.frozen import NonNegative, Positive
 from fedkeel.records import Record
-from fedkeel.values import NonNegative, Positive
 from fedkeel.vector import Vector
 
 

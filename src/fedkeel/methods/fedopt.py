@@ -7,8 +7,8 @@ from typing import NamedTuple
 from torch import full_like, sign, sqrt
 
 from fedkeel.algorithm import Algorithm, Cohort, method
+from fedkeel.frozen import Fraction, Positive
 from fedkeel.records import Record
-from fedkeel.values import Fraction, Positive
 from fedkeel.vector import Vector, zeros_like
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fedkeel.algorithm import Algorithm, Plan, method
+from fedkeel.frozen import NonNegative
 from fedkeel.records import Record
-from fedkeel.values import NonNegative
 
 
 @method

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fedkeel.algorithm import Algorithm, Cohort, Plan, Sharp, Walk, method
+from fedkeel.frozen import NonNegative, Positive
 from fedkeel.records import Record
-from fedkeel.values import NonNegative, Positive
 from fedkeel.vector import Vector, norm, zeros_like
 
 

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity, softplus
 
 from fedkeel.algorithm import Algorithm, Objective, Plan, Walk, method
+from fedkeel.frozen import NonNegative, Positive
 from fedkeel.records import Record
-from fedkeel.values import NonNegative, Positive
 from fedkeel.vector import Vector, scalar_like
 
 

@@ -8,9 +8,9 @@ import torch
 
 from fedkeel.algorithm import Cohort, Plan, Walk, Wrapper, method
 from fedkeel.errors import ConfigError
+from fedkeel.frozen import Number, UnitInterval
 from fedkeel.methods.fedavg import FedAvg
 from fedkeel.records import Record
-from fedkeel.values import Number, UnitInterval
 from fedkeel.vector import Vector, norm, scalar_like
 
 

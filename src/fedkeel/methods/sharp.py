@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fedkeel.algorithm import Plan, Sharp, Wrapper, method
 from fedkeel.errors import ConfigError
+from fedkeel.frozen import NonNegative
 from fedkeel.methods.fedcm import FedCM
 from fedkeel.methods.scaffold import SCAFFOLD
 from fedkeel.records import Record
-from fedkeel.values import NonNegative
 
 
 @method

@@ -18,19 +18,19 @@ import torch
 
 from fedkeel.algorithm import Algorithm
 from fedkeel.data.federation import Federation
-from fedkeel.engines.local import client_stream, full_gradient, minibatches, seeded
+from fedkeel.engines.client import client_stream, full_gradient, minibatches, seeded
 from fedkeel.errors import ConfigError
+from fedkeel.files import storage_errors
 from fedkeel.methods import Stages
 from fedkeel.methods.stages import as_stages
 from fedkeel.probes import Losses
-from fedkeel.runner import open_session
-from fedkeel.runs import storage
-from fedkeel.runs.manifest import manifest_of
-from fedkeel.sampling import Sampling, Weighting
+from fedkeel.running.manifest import manifest_of
+from fedkeel.running.population import Sampling, Weighting
+from fedkeel.running.session import Row, Session
+from fedkeel.running.train import open_session
 from fedkeel.streams import Stream
-from fedkeel.studies.keeping import claim, keep_tensors, kept, read_tensors
+from fedkeel.studies.artifacts import claim, keep_tensors, kept, read_tensors
 from fedkeel.task import Task
-from fedkeel.training import Row, Session
 from fedkeel.vector import Vector
 from fedkeel.walk import Pace, take
 from fedkeel.work import Work
@@ -163,7 +163,7 @@ class _Unchanged:
     def forget(self) -> None:
         """Give the room back that its models take on disk."""
         if self._file is not None:
-            with storage(self._file):
+            with storage_errors(self._file):
                 self._file.unlink(missing_ok=True)
 
     def _train(self) -> dict[str, Any]:

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple, NoReturn
 
 import torch
 
+from fedkeel.engines.client import answer
 from fedkeel.engines.contract import Order, Setting
-from fedkeel.engines.heap import keep_heap
-from fedkeel.engines.local import answer
+from fedkeel.engines.malloc import keep_freed_memory
 from fedkeel.engines.pieces import Piece, fold
 from fedkeel.engines.processes.judging import Exam, samples
 from fedkeel.engines.processes.mainmodule import Surroundings
@@ -113,7 +113,7 @@ def work(handles: Handles, parent: int) -> NoReturn:
     """Serve until the main process hangs up or the parent dies."""
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     torch.set_num_threads(1)
-    keep_heap()
+    keep_freed_memory()
     try:
         _serve(Connection(handles.pipe), handles)
     except (EOFError, ConnectionError):

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 
 from fedkeel.algorithm import Plan, Walk
 from fedkeel.data.federation import Batch
+from fedkeel.engines.client import diverged, full_gradient, shown
 from fedkeel.engines.contract import Answer, Harvest, Order, Setting, Upload
-from fedkeel.engines.local import diverged, full_gradient, shown
 from fedkeel.engines.serial import threads
 from fedkeel.engines.sizing import fits_channels_last, numbers_given, sensible_threads
 from fedkeel.engines.stacked.capture import Replay, capture

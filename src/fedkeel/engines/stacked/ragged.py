@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from fedkeel.data.federation import Batch
+from fedkeel.engines.client import client_stream, minibatches
 from fedkeel.engines.contract import Setting
-from fedkeel.engines.local import client_stream, minibatches
 from fedkeel.oracle import Oracle
 from fedkeel.streams import Stream
 

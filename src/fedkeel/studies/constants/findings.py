@@ -11,7 +11,7 @@ import numpy as np
 
 from fedkeel.engines.contract import Setting
 from fedkeel.errors import ConfigError
-from fedkeel.sampling import Population
+from fedkeel.running.population import Population
 from fedkeel.streams import Stream
 from fedkeel.studies.constants.estimate import Estimate, largest, smallest
 from fedkeel.studies.constants.fit import Fit, fit

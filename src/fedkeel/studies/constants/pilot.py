@@ -11,9 +11,9 @@ import torch
 
 from fedkeel.errors import ConfigError, Diverged
 from fedkeel.methods.relaxed import Relaxed
-from fedkeel.studies.keeping import keep_tensors, kept, read_tensors
-from fedkeel.studies.keeping import read as read_part
-from fedkeel.training import Session
+from fedkeel.running.session import Session
+from fedkeel.studies.artifacts import keep_tensors, kept, read_tensors
+from fedkeel.studies.artifacts import read as read_part
 from fedkeel.vector import Vector
 
 _RUNAWAY = 1e6  # a model this many times longer than the first is on its way to infinity

@@ -16,28 +16,28 @@ from fedkeel.algorithm import Algorithm
 from fedkeel.data.federation import Federation
 from fedkeel.engines.contract import Setting
 from fedkeel.engines.serial import threads
+from fedkeel.frozen import Count, frozen
 from fedkeel.methods.stages import Stages, as_stages
-from fedkeel.runner import open_session
-from fedkeel.runs.manifest import manifest_of
-from fedkeel.sampling import Population, Sampling, Weighting
+from fedkeel.running.manifest import manifest_of
+from fedkeel.running.population import Population, Sampling, Weighting
+from fedkeel.running.session import Session
+from fedkeel.running.train import open_session
 from fedkeel.streams import Stream
+from fedkeel.studies.artifacts import claim, kept
 from fedkeel.studies.constants import pilot
 from fedkeel.studies.constants.findings import Findings, Measured, conclude
 from fedkeel.studies.constants.landscape import Landscape, Place, View, gaussian, power_iteration
 from fedkeel.studies.constants.pairs import Pair, Reach, Star, star
 from fedkeel.studies.constants.pilot import Progress, Trajectory
 from fedkeel.studies.constants.survey import Noise, Survey, noise, survey
-from fedkeel.studies.keeping import claim, kept
 from fedkeel.task import Task
-from fedkeel.training import Session
-from fedkeel.values import Count, value
 from fedkeel.vector import Vector
 from fedkeel.work import Work
 
 _TINY = 1e-24  # of the first loss: below, a loss counts as zero
 
 
-@value
+@frozen
 class Effort:
     """How much is measured: bounds on the work, whatever the model and the data.
 

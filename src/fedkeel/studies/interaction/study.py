@@ -16,20 +16,21 @@ from torch.func import functional_call
 from fedkeel.algorithm import Algorithm
 from fedkeel.data.federation import Batch, Federation
 from fedkeel.errors import ConfigError, Stopped
-from fedkeel.interrupts import uninterrupted
+from fedkeel.files import storage_errors
 from fedkeel.methods import Stages
 from fedkeel.methods.stages import as_stages
 from fedkeel.oracle import Oracle
 from fedkeel.probes import Divergence
-from fedkeel.runner import open_session, take_up
-from fedkeel.runs import RunDirectory, read_manifest, storage
-from fedkeel.runs.keeper import Keeper
-from fedkeel.runs.manifest import manifest_of
-from fedkeel.sampling import Sampling, Weighting
+from fedkeel.running.interrupts import uninterrupted
+from fedkeel.running.manifest import manifest_of
+from fedkeel.running.population import Sampling, Weighting
+from fedkeel.running.recorder import Recorder
+from fedkeel.running.run_directory import RunDirectory, read_manifest
+from fedkeel.running.session import Row, Session
+from fedkeel.running.train import open_session, take_up
+from fedkeel.studies.artifacts import claim, kept, read
 from fedkeel.studies.interaction.tensor import Array, check_components, check_correlation, interaction
-from fedkeel.studies.keeping import claim, kept, read
 from fedkeel.task import Task, watched
-from fedkeel.training import Row, Session
 from fedkeel.vector import Vector
 from fedkeel.work import Work
 
@@ -151,7 +152,7 @@ def _go_on(
     session: Session,
     lens: Lens,
     looks: range,
-    keeper: Keeper | None,
+    keeper: Recorder | None,
     progress: Callable[[Row], None] | None,
 ) -> Iterator[Moment]:
     """Train on, looking where a look is due.
@@ -180,7 +181,7 @@ def _go_on(
         raise Stopped(f"stopped after {session.state.round} of {session.loop.rounds} rounds") from None
 
 
-def _moment(session: Session, lens: Lens, current: Vector, keeper: Keeper | None) -> Moment:
+def _moment(session: Session, lens: Lens, current: Vector, keeper: Recorder | None) -> Moment:
     """Return the look after the present round: the one that is kept, else look, and keep it."""
     part = None if keeper is None else _part(keeper.directory.path.parent, session.state.round)
     return Moment.of(kept(part, lambda: _look(session, lens, current)._asdict()))
@@ -189,19 +190,19 @@ def _moment(session: Session, lens: Lens, current: Vector, keeper: Keeper | None
 @contextmanager
 def _run(
     session: Session, place: Path | None, look: int, manifest: dict[str, Any]
-) -> Iterator[Keeper | None]:
+) -> Iterator[Recorder | None]:
     """Set a session to what is kept of its run; one that went past a look that is missing begins anew."""
     if place is None:
         yield None
         return
     run, old = place / _RUN, place / f".{_RUN}.old"
-    with storage(place):
+    with storage_errors(place):
         shutil.rmtree(old, ignore_errors=True)
         if any(path.name >= f"round-{look:08d}" for path in (run / "checkpoints").glob("round-*")):
             os.replace(run, old)
             shutil.rmtree(old)
     with closing(RunDirectory(run)) as directory:
-        keeper = Keeper(directory, None)
+        keeper = Recorder(directory, None)
         take_up(session, keeper, manifest)
         yield keeper
 

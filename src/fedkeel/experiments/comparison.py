@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedkeel.errors import ConfigError, Diverged, StorageError
-from fedkeel.experiment import Experiment
-from fedkeel.expression import parse_method, spell_method
+from fedkeel.experiments.experiment import Experiment
+from fedkeel.experiments.expression import parse_method, spell_method
+from fedkeel.experiments.tomlfile import dump
+from fedkeel.files import storage_errors, write_durably
 from fedkeel.report.tables import Trial
-from fedkeel.runs import read_rows, storage, write_durably
-from fedkeel.tomlfile import dump
-from fedkeel.training import Row
+from fedkeel.running.run_directory import read_rows
+from fedkeel.running.session import Row
 
 FILE = "comparison.toml"
 SPEED_ONLY = ("rounds", "engine", "threads", "workers", "checkpoint_every", "target")
@@ -94,7 +95,7 @@ class Comparison(NamedTuple):
             "seeds": list(self.seeds),
             "experiment": self.base.table(),
         }
-        with storage(out):
+        with storage_errors(out):
             out.mkdir(parents=True, exist_ok=True)
             write_durably(out / FILE, dump(table).encode())
 

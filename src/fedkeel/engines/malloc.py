@@ -17,7 +17,7 @@ _USERS_OWN = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PA
 
 
 @cache
-def keep_heap() -> bool:
+def keep_freed_memory() -> bool:
     """Tell the C library to keep freed memory, once a process; return whether it does.
 
     Nothing is done where the user has set the allocator up, or FEDKEEL_KEEP_HEAP=0, or where the C library

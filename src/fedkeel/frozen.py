@@ -1,7 +1,8 @@
 """Frozen, checked values: the decorator behind every method, plug-in, split and schedule.
 
 A value is a dataclass whose arguments are checked when it is made (type, range, unknown names), that
-cannot change, compares by content, and whose `repr` is an expression `fedkeel.expression.parse` reads back.
+cannot change, compares by content, and whose `repr` is an expression that
+`fedkeel.experiments.expression` reads back.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _CONFIG = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
 
 @dataclass_transform(frozen_default=True)
-def value(cls: type[T]) -> type[T]:
+def frozen(cls: type[T]) -> type[T]:
     """Make a class a frozen, checked value."""
     made = cast("type[T]", checked_dataclass(frozen=True, config=_CONFIG, repr=False)(cls))
     check = made.__init__

@@ -18,9 +18,9 @@ from fedkeel.methods import FedAvg, Stages
 from fedkeel.models import build
 from fedkeel.probes import Divergence
 from fedkeel.records import Record, leaves
-from fedkeel.runner import open_session
+from fedkeel.running.session import Row, Session
+from fedkeel.running.train import open_session
 from fedkeel.task import Task
-from fedkeel.training import Row, Session
 from fedkeel.walk import sharp_of
 from fedkeel.work import Work
 

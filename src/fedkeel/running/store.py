@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fedkeel.errors import ConfigError
 from fedkeel.records import Record, leaves
-from fedkeel.spill import Rows, kind_of
+from fedkeel.running.mmap_store import Rows, kind_of
 
 BUDGET = "FEDKEEL_MEMORY_BUDGET"
 _DEFAULT = 2 * 2**30

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fedkeel.comparison import SPEED_ONLY, Job
 from fedkeel.errors import ConfigError, Stopped
-from fedkeel.experiment import Experiment
+from fedkeel.experiments.comparison import SPEED_ONLY, Job
+from fedkeel.experiments.experiment import Experiment
+from fedkeel.files import storage_errors, write_durably
 from fedkeel.report.lines import lines
 from fedkeel.report.tables import Summary, Trial, final, reachable_target, summarise
-from fedkeel.runs import storage, write_durably
-from fedkeel.studies.keeping import claim
+from fedkeel.studies.artifacts import claim
 
 
 class Sweep(NamedTuple):
@@ -166,7 +166,7 @@ def report(sweep: Sweep, trials: Sequence[Trial], out: Path) -> dict[str, Any]:
         "table": [line._asdict() for line in outcome.lines],
         "problems": [f"{t.method}, seed {t.seed}: {t.problem}" for t in trials if t.problem],
     }
-    with storage(out):
+    with storage_errors(out):
         write_durably(out / "sweep.svg", outcome.plot.encode())
         write_durably(out / "sweep.json", json.dumps(found, ensure_ascii=False, indent=2).encode())
     return found

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import torch
 
+from fedkeel.engines.choice_cache import ChoiceCache, fingerprint
 from fedkeel.engines.contract import Choice, Prospect, Setting, Unsuited
-from fedkeel.engines.memo import Memo, fingerprint
 from fedkeel.engines.sizing import sensible_threads, step_flops
 from fedkeel.engines.stopwatch import Build, Lap, best_of, operations, steps_to_time, timer
 from fedkeel.errors import ConfigError
@@ -101,11 +101,11 @@ def decide(
     build: Build,
     *,
     threads: int | None = None,
-    memo: Memo | None = None,
+    cache: ChoiceCache | None = None,
     begin: Begin | None = None,
 ) -> Choice:
     """Choose an engine for a run; log what was chosen and the figures."""
-    memo = memo or Memo()
+    cache = cache or ChoiceCache()
     flops = step_flops(setting, oracle, recurrent=True)
     allowed = affordable(setting, prospect, flops, threads, operations(setting, oracle))
     rule = Choice("serial", threads or sensible_threads(setting, oracle))
@@ -114,17 +114,17 @@ def decide(
     if len(allowed) < 2:
         return _logged(rule._replace(reason="the run is too short to measure engines: rule of thumb"))
     key = fingerprint(setting, oracle, prospect, [str(one) for one in allowed])
-    known = memo.read(key)
+    known = cache.read(key)
     if known is not None:
         return _logged(Choice(**known)._replace(reason="measured before on this machine, and remembered"))
-    if not memo.writable():
-        return _logged(rule._replace(reason=f"{memo.path} cannot be written, so no measurement could last"))
+    if not cache.writable():
+        return _logged(rule._replace(reason=f"{cache.path} cannot be written, so no measurement could last"))
     choice = compare(
         allowed,
         begin or (lambda one: timer(setting, prospect, Choice(one.engine, one.threads), build)),
         budget(setting, prospect, flops),
     )
-    return _logged(Choice(**memo.keep(key, choice._asdict())))
+    return _logged(Choice(**cache.keep(key, choice._asdict())))
 
 
 def budget(setting: Setting, prospect: Prospect, flops: float) -> float:

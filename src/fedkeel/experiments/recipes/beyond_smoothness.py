@@ -1,7 +1,7 @@
 """Beyond smoothness as a run: FedAvg with two steps on a wide ReLU network, beside Theorem 4.7's bound.
 
-    python -m fedkeel.recipes.beyond_smoothness                  # full gradients
-    python -m fedkeel.recipes.beyond_smoothness --batch-size 1   # minibatches: down to a floor
+    python -m fedkeel.experiments.recipes.beyond_smoothness                  # full gradients
+    python -m fedkeel.experiments.recipes.beyond_smoothness --batch-size 1   # minibatches: down to a floor
 
 The network is over-parameterised (more weights than samples, so the loss goes to zero) and not smooth (ReLU):
 between two models that differ in active units the gradient jumps, so the sampled L is several times the
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from fedkeel.data.federation import Federation
 from fedkeel.methods import FedAvg
-from fedkeel.runner import open_session
+from fedkeel.running.train import open_session
 from fedkeel.streams import Stream
 from fedkeel.studies.constants import Effort, Findings, study
 from fedkeel.task import Task

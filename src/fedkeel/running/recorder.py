@@ -9,16 +9,16 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from fedkeel.errors import ConfigError
-from fedkeel.interrupts import uninterrupted
 from fedkeel.records import leaves, rebuild
-from fedkeel.runs.checkpoints import Checkpoints, Loaded
-from fedkeel.runs.directory import RunDirectory
-from fedkeel.training import Row, Session, State
+from fedkeel.running.checkpoints import Checkpoints, Loaded
+from fedkeel.running.interrupts import uninterrupted
+from fedkeel.running.run_directory import RunDirectory
+from fedkeel.running.session import Row, Session, State
 
 _CHECKPOINT_SECONDS = 20.0
 
 
-class Keeper:
+class Recorder:
     """Writes a session to its run directory and reads it back."""
 
     def __init__(self, directory: RunDirectory, every: int | None) -> None:

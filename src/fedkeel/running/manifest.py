@@ -15,8 +15,8 @@ import fedkeel
 from fedkeel.algorithm import Algorithm
 from fedkeel.errors import StorageError
 from fedkeel.methods.stages import Stages
-from fedkeel.runs.directory import RunDirectory
-from fedkeel.training import Loop
+from fedkeel.running.run_directory import RunDirectory
+from fedkeel.running.session import Loop
 
 
 def manifest_of(loop: Loop, given: Stages, cohort: int | float) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Experiments: everything that defines a run, as one frozen value that a TOML file can hold.
 
-Methods, splits and schedules are written as expressions (see `fedkeel.expression`). TOML has no word for
-"nothing": `batch_size = "all"` takes the whole data in every step, `clients = "all"` all natural groups.
+Methods, splits and schedules are written as expressions (see `fedkeel.experiments.expression`).
+TOML has no word for "nothing": `batch_size = "all"` takes the whole data in every step, `clients = "all"` all
+natural groups.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from fedkeel.algorithm import Algorithm
 from fedkeel.data import Federation, load
 from fedkeel.engines import ENGINES
 from fedkeel.errors import ConfigError, DataError, FedkeelError, did_you_mean
-from fedkeel.expression import parse_method, parse_probe, parse_schedule, parse_split
+from fedkeel.experiments.expression import parse_method, parse_probe, parse_schedule, parse_split
+from fedkeel.experiments.tomlfile import dump
+from fedkeel.frozen import Count
 from fedkeel.methods import Stages
-from fedkeel.runner import Result
-from fedkeel.runner import train as train_with
+from fedkeel.running.session import Row
+from fedkeel.running.train import Result
+from fedkeel.running.train import train as train_with
 from fedkeel.task import Task
-from fedkeel.tomlfile import dump
-from fedkeel.training import Row
-from fedkeel.values import Count
 from fedkeel.work import Work
 
 ALL = "all"

@@ -12,7 +12,7 @@ import pytest
 PROGRAM = """
 import resource
 import torch
-from fedkeel.engines.heap import keep_heap
+from fedkeel.engines.malloc import keep_heap
 print(keep_heap(), keep_heap())
 def touch():
     torch.ones(10_000_000)

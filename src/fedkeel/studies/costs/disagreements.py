@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fedkeel.ledger.claims import POSTER, TABLE_9, Claim, Quantity, claims_of
-from fedkeel.ledger.count import Line
+from fedkeel.studies.costs.claims import POSTER, TABLE_9, Claim, Quantity, claims_of
+from fedkeel.studies.costs.count import Line
 
 
 class Finding(NamedTuple):

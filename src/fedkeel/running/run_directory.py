@@ -9,16 +9,22 @@ No pickle is read or written. A lock keeps a second process out.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from fedkeel.errors import StorageError
+from fedkeel.files import (
+    json_text,
+    read_json_lines,
+    storage_errors,
+    sync_directory,
+    temporary_name,
+    write_durably,
+)
 
 TIMINGS = ("seconds",)
 
@@ -28,7 +34,7 @@ class RunDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with storage(path):
+        with storage_errors(path):
             path.mkdir(parents=True, exist_ok=True)
             _refuse_strangers(path)
             self._lock = (path / ".lock").open("w")
@@ -49,9 +55,9 @@ class RunDirectory:
 
     def describe(self, experiment: str, manifest: Mapping[str, Any]) -> None:
         """Write what the run is. The manifest comes last: it marks the run as begun."""
-        with storage(self.path):
+        with storage_errors(self.path):
             write_durably(self.path / "experiment.toml", experiment.encode())
-            write_durably(self.path / "manifest.json", _json(manifest, indent=2).encode())
+            write_durably(self.path / "manifest.json", json_text(manifest, indent=2).encode())
 
     def manifest(self) -> dict[str, Any]:
         """Return the manifest of the run that is here."""
@@ -61,10 +67,10 @@ class RunDirectory:
         """Add a round's row; timings, and the seconds spent on watching it, go to a file of their own."""
         timing = {"round": row["round"], **{name: row[name] for name in TIMINGS}, **spent}
         lasting = {name: value for name, value in row.items() if name not in TIMINGS}
-        with storage(self.path):
+        with storage_errors(self.path):
             for name, part in (("metrics.jsonl", lasting), ("timings.jsonl", timing)):
                 with (self.path / name).open("a") as file:
-                    file.write(_json(part) + "\n")
+                    file.write(json_text(part) + "\n")
 
     def keep_rows(self, count: int) -> list[dict[str, Any]]:
         """Cut the metrics after the first `count` rounds (and a torn last line) and return them."""
@@ -76,14 +82,14 @@ class RunDirectory:
             )
         lasting = [{name: value for name, value in row.items() if name not in TIMINGS} for row in rows]
         timings = [timing for timing in read_timings(self.path) if timing["round"] < count]
-        with storage(self.path):
+        with storage_errors(self.path):
             for name, kept in (("metrics.jsonl", lasting), ("timings.jsonl", timings)):
-                write_durably(self.path / name, "".join(_json(row) + "\n" for row in kept).encode())
+                write_durably(self.path / name, "".join(json_text(row) + "\n" for row in kept).encode())
         return rows
 
     def sync_rows(self) -> None:
         """Make the rows durable, before a checkpoint counts on them."""
-        with storage(self.path):
+        with storage_errors(self.path):
             sync_directory(self.path)
             for name in ("metrics.jsonl", "timings.jsonl"):
                 if (self.path / name).exists():
@@ -96,7 +102,7 @@ def _refuse_strangers(path: Path) -> None:
     names = ("experiment.toml", "manifest.json")
     if (path / names[1]).exists():
         return
-    ours = {".lock", names[0], *(_temporary(path / name).name for name in names)}
+    ours = {".lock", names[0], *(temporary_name(path / name).name for name in names)}
     strangers = sorted(p.name for p in path.iterdir() if p.name not in ours)
     if strangers:
         raise StorageError(
@@ -121,7 +127,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     """Return a run's rows with their timings, up to the first torn or missing line."""
     timings = {row["round"]: row for row in read_timings(path)}
     rows = []
-    for place, row in enumerate(_lines(path / "metrics.jsonl")):
+    for place, row in enumerate(read_json_lines(path / "metrics.jsonl")):
         if row.get("round") != place:
             break
         rows.append({**row, **{name: timings.get(place, {}).get(name, 0.0) for name in TIMINGS}})
@@ -130,63 +136,4 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 def read_timings(path: Path) -> list[dict[str, Any]]:
     """Return what each round of a run took: `seconds` in all, of which `evaluation` and `probes`."""
-    return list({row["round"]: row for row in _lines(path / "timings.jsonl")}.values())
-
-
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    if not path.exists():
-        return
-    with storage(path):
-        text = path.read_text()
-    for line in text.splitlines(keepends=True):
-        if not line.endswith("\n"):
-            return
-        try:
-            yield json.loads(line)
-        except json.JSONDecodeError:
-            return
-
-
-def _json(value: Any, indent: int | None = None) -> str:
-    return json.dumps(value, indent=indent, ensure_ascii=False)
-
-
-@contextmanager
-def storage(path: Path) -> Iterator[None]:
-    """Turn the system's refusals into messages that name the path and the fix."""
-    try:
-        yield
-    except OSError as problem:
-        fix = {
-            errno.ENOSPC: "free some room and resume; the last checkpoint is whole",
-            errno.EDQUOT: "free some room and resume; the last checkpoint is whole",
-            errno.EACCES: "choose a directory you may write to",
-            errno.EROFS: "choose a directory you may write to",
-        }.get(problem.errno or 0, "choose another directory")
-        where = problem.filename or path
-        raise StorageError(f"{where}: {problem.strerror or problem}: {fix}") from problem
-
-
-def write_durably(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all, even after a crash."""
-    temporary = _temporary(path)
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    sync_directory(path.parent)
-
-
-def _temporary(path: Path) -> Path:
-    """Return the name under which a file is written before it takes its own."""
-    return path.with_name(f".{path.name}.tmp")
-
-
-def sync_directory(path: Path) -> None:
-    """Make a directory's entries durable."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    return list({row["round"]: row for row in read_json_lines(path / "timings.jsonl")}.values())

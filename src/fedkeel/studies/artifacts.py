@@ -17,7 +17,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from fedkeel.errors import StorageError
-from fedkeel.runs import storage, write_durably
+from fedkeel.files import storage_errors, write_durably
 
 FILE = "study.json"
 _DIGITS = 65  # of the digest that a part begins with, and the end of its line
@@ -30,7 +30,7 @@ def claim(out: Path, kind: str, settings: Mapping[str, Any]) -> None:
     which nothing was begun yet is free: a mistake in the settings binds nobody.
     """
     now = json.loads(json.dumps({"study": kind, "settings": dict(settings)}))
-    with storage(out):
+    with storage_errors(out):
         before = _claimed(out)
         if before is None:
             out.mkdir(parents=True, exist_ok=True)
@@ -82,14 +82,14 @@ def read_tensors(path: Path | None) -> dict[str, Tensor] | None:
 
 
 def _write(path: Path, content: bytes) -> None:
-    with storage(path):
+    with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_durably(path, _digest(content) + content)
 
 
 def _read(path: Path) -> bytes | None:
     """Return what a file holds behind its digest, None where there is none or it does not fit."""
-    with storage(path):
+    with storage_errors(path):
         if not path.exists():
             return None
         whole = path.read_bytes()

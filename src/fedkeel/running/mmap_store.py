@@ -13,8 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from fedkeel.files import storage_errors
 from fedkeel.records import Record, is_record, leaves, rebuild, transform
-from fedkeel.runs.directory import storage
 
 _EXTENT = 64 * 2**20  # the file grows by so much at least
 _ALIGNED = 64
@@ -36,7 +36,7 @@ class Rows:
         self._template = transform(lambda tensor: tensor.new_empty(0), like)
         self._leaves, self._size = _lay(like)
         self._scratch = Path(tempfile.gettempdir()) if scratch is None else scratch
-        with storage(self._scratch), tempfile.TemporaryFile(dir=self._scratch) as file:
+        with storage_errors(self._scratch), tempfile.TemporaryFile(dir=self._scratch) as file:
             self._handle = os.dup(file.fileno())
         self._close = weakref.finalize(self, os.close, self._handle)
         self._map: mmap.mmap | None = None
@@ -81,7 +81,7 @@ class Rows:
         """Map a larger file, its room set aside first: a full disk is then an error, not a crash."""
         had = 0 if self._map is None else len(self._map)
         more = max(_EXTENT, had // 4, self._size)
-        with storage(self._scratch):
+        with storage_errors(self._scratch):
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(self._handle, had, more)
             else:

@@ -19,23 +19,24 @@ from fedkeel.engines import ENGINES, choose, settle
 from fedkeel.engines.contract import Prospect, Setting
 from fedkeel.engines.processes.mainmodule import refuse_unguarded
 from fedkeel.errors import ConfigError, Diverged, Stopped, StorageError, did_you_mean
-from fedkeel.interrupts import uninterrupted
+from fedkeel.experiments.tomlfile import dump
+from fedkeel.files import storage_errors, write_durably
 from fedkeel.methods.relaxed import Relaxed
 from fedkeel.methods.stages import Stages, as_stages
 from fedkeel.oracle import Oracle
-from fedkeel.preflight import check
 from fedkeel.probes.base import Probe
 from fedkeel.records import Record
 from fedkeel.reducers import Mean, Reducer
-from fedkeel.runs import RunDirectory, read_manifest, storage, write_durably
-from fedkeel.runs.keeper import Keeper
-from fedkeel.runs.manifest import describe, manifest_of, same_experiment
-from fedkeel.sampling import Population, Sampling, Weighting, population
-from fedkeel.store import Store
+from fedkeel.running.interrupts import uninterrupted
+from fedkeel.running.manifest import describe, manifest_of, same_experiment
+from fedkeel.running.panel import assemble
+from fedkeel.running.population import Population, Sampling, Weighting, population
+from fedkeel.running.preflight import check
+from fedkeel.running.recorder import Recorder
+from fedkeel.running.run_directory import RunDirectory, read_manifest
+from fedkeel.running.session import Loop, Row, Session, begin
+from fedkeel.running.store import Store
 from fedkeel.task import Task
-from fedkeel.tomlfile import dump
-from fedkeel.training import Loop, Row, Session, begin
-from fedkeel.watching import assemble
 from fedkeel.work import Work
 
 
@@ -139,7 +140,7 @@ def train(
             _play(session, None, callback)
             return _result(session, {}, None)
         with closing(RunDirectory(Path(run_dir))) as directory:
-            keeper = Keeper(directory, checkpoint_every)
+            keeper = Recorder(directory, checkpoint_every)
             manifest = take_up(
                 session, keeper, manifest_of(session.loop, as_stages(algorithm), cohort), experiment
             )
@@ -148,7 +149,7 @@ def train(
 
 
 def take_up(
-    session: Session, keeper: Keeper, manifest: dict[str, Any], experiment: Mapping[str, Any] | None = None
+    session: Session, keeper: Recorder, manifest: dict[str, Any], experiment: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Set a fresh session to what its run directory holds, or begin the run there; return its manifest."""
     directory, rounds = keeper.directory, session.loop.rounds
@@ -219,7 +220,7 @@ def _begun(run_dir: str | Path | None, resume: bool) -> dict[str, Any] | None:
     return read_manifest(Path(run_dir))
 
 
-def _play(session: Session, keeper: Keeper | None, callback: Callable[[Row], None] | None) -> None:
+def _play(session: Session, keeper: Recorder | None, callback: Callable[[Row], None] | None) -> None:
     try:
         for row in session.rounds():
             if keeper is not None:
@@ -235,7 +236,7 @@ def _play(session: Session, keeper: Keeper | None, callback: Callable[[Row], Non
         raise Diverged(f"{problem}{where}", round=problem.round, client=problem.client) from None
 
 
-def _rescued(session: Session, keeper: Keeper | None) -> str:
+def _rescued(session: Session, keeper: Recorder | None) -> str:
     return " (nothing is kept: no run_dir was given)" if keeper is None else keeper.rescue(session)
 
 
@@ -244,7 +245,7 @@ def _result(session: Session, manifest: Mapping[str, Any], directory: RunDirecto
     vector = next(iter(loop.stages.parts[state.stage].method.models(state.server).values()))
     model = loop.oracle.trained(vector, state.buffers)
     if directory is not None:
-        with storage(directory.path):
+        with storage_errors(directory.path):
             tensors = {name: t.detach().cpu().clone() for name, t in model.state_dict().items()}
             write_durably(directory.path / "model.safetensors", save(tensors))
     place = None if directory is None else directory.path

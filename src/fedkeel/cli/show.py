@@ -55,7 +55,7 @@ def runs(
 
 def show(directory: Directory, as_json: opt.Json = False) -> None:
     """Show a run: its settings, its curve, what it cost. Of a comparison: its table and verdict."""
-    from fedkeel.comparison import FILE  # noqa: PLC0415  heavy
+    from fedkeel.experiments.comparison import FILE  # noqa: PLC0415  heavy
 
     if (directory / FILE).exists():
         _show_comparison(directory, as_json=as_json)
@@ -102,8 +102,8 @@ def explain(
     as_json: opt.Json = False,
 ) -> None:
     """Print a method as equations, read off its code, with what it sends, keeps and costs, and its knobs."""
+    from fedkeel.experiments.expression import parse_method  # noqa: PLC0415
     from fedkeel.explain import explain as explained  # noqa: PLC0415  heavy
-    from fedkeel.expression import parse_method  # noqa: PLC0415
 
     found = explained(parse_method(method))
     if as_json:
@@ -123,7 +123,7 @@ def _first_line(made: Any) -> str:
 def _line(path: Path) -> dict[str, Any]:
     """Return what the list says of a run; a run that cannot be read is listed too."""
     from fedkeel.report.tables import curve  # noqa: PLC0415
-    from fedkeel.runs import read_manifest, read_rows  # noqa: PLC0415
+    from fedkeel.running.run_directory import read_manifest, read_rows  # noqa: PLC0415
 
     line: dict[str, Any] = {"directory": str(path)}
     try:
@@ -173,7 +173,7 @@ def _shortened(text: str, width: int = 40) -> str:
 
 
 def _whole(directory: Path) -> dict[str, Any]:
-    from fedkeel.runs import read_manifest, read_rows  # noqa: PLC0415
+    from fedkeel.running.run_directory import read_manifest, read_rows  # noqa: PLC0415
 
     manifest = read_manifest(directory)
     return {**_line(directory), "manifest": manifest, "rows": read_rows(directory)}
@@ -211,7 +211,7 @@ def _show_run(directory: Path) -> None:
 
 def _shown_seconds(directory: Path) -> str:
     """Return what a run took, and how much of it was watching rather than training."""
-    from fedkeel.runs import read_timings  # noqa: PLC0415
+    from fedkeel.running.run_directory import read_timings  # noqa: PLC0415
 
     timings = read_timings(directory)
     total, *watching = (
@@ -233,10 +233,10 @@ def _spark(values: list[float]) -> str:
 
 def _show_comparison(directory: Path, *, as_json: bool) -> None:
     from fedkeel.cli.compare import print_report, report  # noqa: PLC0415
-    from fedkeel.comparison import Comparison  # noqa: PLC0415
+    from fedkeel.experiments.comparison import Comparison  # noqa: PLC0415
     from fedkeel.report import Trial  # noqa: PLC0415
     from fedkeel.report.tables import UNFINISHED  # noqa: PLC0415
-    from fedkeel.runs import read_rows  # noqa: PLC0415
+    from fedkeel.running.run_directory import read_rows  # noqa: PLC0415
 
     comparison = Comparison.load(directory)
     trials = []

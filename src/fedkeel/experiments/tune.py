@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedkeel.errors import ConfigError, Diverged, Stopped
-from fedkeel.experiment import Experiment
-from fedkeel.expression import parse
+from fedkeel.experiments.experiment import Experiment
+from fedkeel.experiments.expression import parse
 from fedkeel.streams import Stream
-from fedkeel.studies.keeping import claim
+from fedkeel.studies.artifacts import claim
 
 JOURNAL = "journal.log"
 _BRACES = r"\{([^{}]*)\}"

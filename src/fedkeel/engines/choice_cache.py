@@ -14,14 +14,10 @@ from typing import Any
 import torch
 
 from fedkeel.engines.contract import Prospect, Setting
+from fedkeel.files import cache_directory
 from fedkeel.oracle import Oracle
 
 _FORM = 2  # of a remembered answer, and of how it was found
-
-
-def cache_directory() -> Path:
-    """Return where fedkeel keeps what is worth remembering between processes."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedkeel"
 
 
 def fingerprint(setting: Setting, oracle: Oracle, prospect: Prospect, asked: Sequence[str]) -> str:
@@ -44,7 +40,7 @@ def fingerprint(setting: Setting, oracle: Oracle, prospect: Prospect, asked: Seq
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-class Memo:
+class ChoiceCache:
     """Answers kept in the user's cache directory. The first answer to a question stays."""
 
     def __init__(self, path: Path | None = None) -> None:

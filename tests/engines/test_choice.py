@@ -15,10 +15,11 @@ from problems import tiny_net
 from torch import nn
 
 import fedkeel as fk
-from fedkeel.engines import auto, build, stopwatch
-from fedkeel.engines.auto import Begin, Candidate, affordable, budget, compare, decide
+from fedkeel.engines import build, stopwatch
+from fedkeel.engines import choice as choice_module
+from fedkeel.engines.choice import Begin, Candidate, affordable, budget, compare, decide
+from fedkeel.engines.choice_cache import ChoiceCache, fingerprint
 from fedkeel.engines.contract import Choice, Prospect, Setting, Unsuited
-from fedkeel.engines.memo import Memo, fingerprint
 from fedkeel.engines.stopwatch import Lap
 from fedkeel.oracle import Oracle
 
@@ -29,12 +30,12 @@ SHORT, LONG = Prospect(10, 2), Prospect(10**7, 4)
 
 @pytest.fixture(autouse=True)
 def _two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auto.torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(choice_module.torch, "get_num_threads", lambda: 2)
 
 
 @pytest.fixture
 def _long_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auto, "step_flops", lambda *_, **__: 1e8)
+    monkeypatch.setattr(choice_module, "step_flops", lambda *_, **__: 1e8)
 
 
 def setting(model: nn.Module | None = None) -> tuple[Setting, Oracle]:
@@ -102,16 +103,16 @@ def ticking(step: float) -> Callable[[], float]:
 
 
 def test_a_short_run_follows_the_rule_and_touches_no_cache(tmp_path: Path) -> None:
-    memo = Memo(tmp_path / "cache")
-    choice = decide(*setting(), SHORT, build, memo=memo, begin=no_measurement)
+    cache = ChoiceCache(tmp_path / "cache")
+    choice = decide(*setting(), SHORT, build, cache=cache, begin=no_measurement)
     assert (choice.engine, choice.threads) == ("serial", 1)
     assert "too short" in choice.reason
-    assert not memo.path.exists()
+    assert not cache.path.exists()
 
 
 def test_a_long_run_takes_the_fastest(tmp_path: Path) -> None:
     begin = figures(serial=2e-4, stacked_uncompiled=1e-4, stacked=3e-5, processes=9e-5)
-    choice = decide(*setting(), LONG, build, memo=Memo(tmp_path), begin=begin)
+    choice = decide(*setting(), LONG, build, cache=ChoiceCache(tmp_path), begin=begin)
     assert (choice.engine, choice.threads) == ("stacked", 1)
     assert choice.figures["stacked on 1 thread"] == 30.0
     assert not any("2 threads" in name for name in choice.figures), "the steps are small"
@@ -119,36 +120,38 @@ def test_a_long_run_takes_the_fastest(tmp_path: Path) -> None:
 
 def test_a_little_faster_is_no_reason_to_leave_serial(tmp_path: Path) -> None:
     begin = figures(serial=1.0e-4, stacked_uncompiled=0.95e-4)
-    assert decide(*setting(), LONG, build, memo=Memo(tmp_path), begin=begin).engine == "serial"
+    assert decide(*setting(), LONG, build, cache=ChoiceCache(tmp_path), begin=begin).engine == "serial"
 
 
 def test_the_choice_is_remembered_and_stays(tmp_path: Path) -> None:
-    first = decide(*setting(), LONG, build, memo=Memo(tmp_path), begin=figures(serial=2e-4, stacked=1e-5))
-    again = decide(*setting(), LONG, build, memo=Memo(tmp_path), begin=no_measurement)
+    first = decide(
+        *setting(), LONG, build, cache=ChoiceCache(tmp_path), begin=figures(serial=2e-4, stacked=1e-5)
+    )
+    again = decide(*setting(), LONG, build, cache=ChoiceCache(tmp_path), begin=no_measurement)
     assert again[:2] == first[:2] == ("stacked", 1)
     assert again.figures == first.figures
     assert "remembered" in again.reason
 
 
 def test_who_measures_second_takes_over_the_first_answer(tmp_path: Path) -> None:
-    memo = Memo(tmp_path)
-    assert memo.keep("key", {"engine": "serial"}) == {"engine": "serial"}
-    assert memo.keep("key", {"engine": "stacked"}) == {"engine": "serial"}
+    cache = ChoiceCache(tmp_path)
+    assert cache.keep("key", {"engine": "serial"}) == {"engine": "serial"}
+    assert cache.keep("key", {"engine": "stacked"}) == {"engine": "serial"}
     assert [path.name for path in tmp_path.iterdir()] == ["key.json"]
 
 
 def test_a_torn_answer_is_measured_anew(tmp_path: Path) -> None:
-    memo = Memo(tmp_path)
+    cache = ChoiceCache(tmp_path)
     (tmp_path / "key.json").write_text('{"engine": "ser')
-    assert memo.read("key") is None
-    assert memo.keep("key", {"engine": "stacked"}) == {"engine": "stacked"}
-    assert memo.read("key") == {"engine": "stacked"}
+    assert cache.read("key") is None
+    assert cache.keep("key", {"engine": "stacked"}) == {"engine": "stacked"}
+    assert cache.read("key") == {"engine": "stacked"}
 
 
 def test_without_a_place_to_remember_the_rule_decides(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    memo = Memo(tmp_path / "file" / "cache")
-    choice = decide(*setting(), LONG, build, memo=memo, begin=no_measurement)
+    cache = ChoiceCache(tmp_path / "file" / "cache")
+    choice = decide(*setting(), LONG, build, cache=cache, begin=no_measurement)
     assert choice.engine == "serial"
     assert "cannot be written" in choice.reason
 
@@ -227,7 +230,7 @@ def test_models_of_many_operations_are_not_recorded_for_a_measurement() -> None:
 @pytest.mark.usefixtures("_long_steps")
 def test_long_steps_are_measured_on_all_threads(tmp_path: Path) -> None:
     begin = figures(serial=2e-4, stacked_uncompiled=1e-4, stacked=3e-5, processes=9e-5)
-    choice = decide(*setting(), LONG, build, memo=Memo(tmp_path), begin=begin)
+    choice = decide(*setting(), LONG, build, cache=ChoiceCache(tmp_path), begin=begin)
     assert choice.figures["serial on 2 threads"] == 400.0
     assert (choice.engine, choice.threads) == ("stacked", 1)
 
@@ -235,10 +238,10 @@ def test_long_steps_are_measured_on_all_threads(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("_long_steps")
 def test_a_given_number_of_threads_is_kept(tmp_path: Path) -> None:
     begin = figures(serial=2e-4, stacked=1e-5, stacked_uncompiled=1e-5, processes=1e-9)
-    choice = decide(*setting(), LONG, build, threads=2, memo=Memo(tmp_path), begin=begin)
+    choice = decide(*setting(), LONG, build, threads=2, cache=ChoiceCache(tmp_path), begin=begin)
     assert choice.threads == 2
     assert all("2 threads" in name for name in choice.figures)
-    assert decide(*setting(), LONG, build, threads=3, memo=Memo(tmp_path), begin=begin)[:2] == (
+    assert decide(*setting(), LONG, build, threads=3, cache=ChoiceCache(tmp_path), begin=begin)[:2] == (
         "serial",
         3,
     )
@@ -246,10 +249,10 @@ def test_a_given_number_of_threads_is_kept(tmp_path: Path) -> None:
 
 def test_why_an_engine_has_no_figure_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        auto, "candidates", lambda *_: [Candidate("serial", 1, 0), Candidate("stacked", 1, 0)]
+        choice_module, "candidates", lambda *_: [Candidate("serial", 1, 0), Candidate("stacked", 1, 0)]
     )
     model = nn.Sequential(nn.Linear(3, 5), nn.Dropout(0.5), nn.Linear(5, 4))
-    choice = decide(*setting(model), LONG, build, memo=Memo(tmp_path))
+    choice = decide(*setting(model), LONG, build, cache=ChoiceCache(tmp_path))
     assert choice.engine == "serial"
     assert "the layer '1' (Dropout) draws random numbers" in str(choice.figures["stacked on 1 thread"])
     assert isinstance(choice.figures["serial on 1 thread"], float)
@@ -257,7 +260,7 @@ def test_why_an_engine_has_no_figure_is_told(tmp_path: Path, monkeypatch: pytest
 
 def test_what_was_chosen_is_logged_with_the_figures(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "fedkeel"):
-        decide(*setting(), LONG, build, memo=Memo(tmp_path), begin=figures(serial=2e-4, stacked=1e-5))
+        decide(*setting(), LONG, build, cache=ChoiceCache(tmp_path), begin=figures(serial=2e-4, stacked=1e-5))
     assert "engine: stacked, threads: 1" in caplog.text
     assert "serial on 1 thread: 200 µs a step" in caplog.text
     assert "processes on 1 thread: processes is not for this" in caplog.text
@@ -281,9 +284,11 @@ def test_measuring_leaves_the_first_model_alone() -> None:
 
 def test_a_run_tells_in_its_manifest_what_was_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(auto, "timer", lambda *_: nullcontext(lambda: 1.0))
-    monkeypatch.setattr(auto, "budget", lambda *_: 15.0)
-    monkeypatch.setattr(auto, "candidates", lambda *_: [Candidate(name, 1, 0) for name in ("serial", "x")])
+    monkeypatch.setattr(choice_module, "timer", lambda *_: nullcontext(lambda: 1.0))
+    monkeypatch.setattr(choice_module, "budget", lambda *_: 15.0)
+    monkeypatch.setattr(
+        choice_module, "candidates", lambda *_: [Candidate(name, 1, 0) for name in ("serial", "x")]
+    )
     options: dict[str, Any] = {"rounds": 2, "cohort": 2, "work": WORK}
     for name in ("first", "second"):
         fk.train(PROBLEM.task, PROBLEM.federation, fk.FedAvg(), run_dir=tmp_path / name, **options)

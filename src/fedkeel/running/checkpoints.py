@@ -23,9 +23,9 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from fedkeel.errors import StorageError
-from fedkeel.runs import segments
-from fedkeel.runs.directory import storage, sync_directory
-from fedkeel.store import Store
+from fedkeel.files import storage_errors, sync_directory
+from fedkeel.running import segments
+from fedkeel.running.store import Store
 
 _SERVER, _MEMORIES, _INDEX = "server.safetensors", "memories.safetensors", "checkpoint.json"
 _KEPT = 2
@@ -68,7 +68,7 @@ class Checkpoints:
             return
         dropped, changed = store.changes()
         moved, kept = _absorb([] if dropped else self._segments, changed)
-        with storage(self.path):
+        with storage_errors(self.path):
             temporary = self._fresh(f".{name}.tmp")
             hashes = {_SERVER: _write(temporary / _SERVER, save(_plain(tensors)))}
             if moved:

@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 from fedkeel.engines.contract import Choice, Engine, Order, Setting
 from fedkeel.engines.serial import threads
 from fedkeel.errors import Diverged
-from fedkeel.interrupts import uninterrupted
 from fedkeel.methods.stages import Stages
 from fedkeel.oracle import Oracle
 from fedkeel.probes.base import RoundView, Several
 from fedkeel.probes.watch import Apart, Panel
 from fedkeel.records import Record, nbytes
 from fedkeel.reducers import Reducer
-from fedkeel.sampling import Population
-from fedkeel.store import Store
+from fedkeel.running.interrupts import uninterrupted
+from fedkeel.running.population import Population
+from fedkeel.running.store import Store
 from fedkeel.vector import Vector, norm
 
 Row = dict[str, Any]

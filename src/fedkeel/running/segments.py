@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from fedkeel.records import leaves
-from fedkeel.store import Store
+from fedkeel.running.store import Store
 
 _BLOCK = 4 * 2**20
 _DTYPES = {
