@@ -27,6 +27,7 @@ __all__ = [
     "Walk",
     "Wrapper",
     "method",
+    "model_of",
 ]
 
 
@@ -153,6 +154,11 @@ class Algorithm:
     def models(self, server: Record) -> dict[str, Vector]:
         """Return what is evaluated, the model that is trained first."""
         return {"x": server.x}
+
+
+def model_of(algorithm: Algorithm, server: Record) -> Vector:
+    """Return the model that a method trains: the first that it lets evaluate."""
+    return next(iter(algorithm.models(server).values()))
 
 
 @method

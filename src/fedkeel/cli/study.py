@@ -19,7 +19,8 @@ from fedkeel.errors import Diverged
 
 if TYPE_CHECKING:
     from fedkeel.experiments.experiment import Experiment
-    from fedkeel.running.session import Row
+    from fedkeel.options import Execution
+    from fedkeel.running.round import Row
 
 _AGAIN = """
 
@@ -86,11 +87,11 @@ def stability(
         for number, (name, one) in enumerate(experiments.items()):
             with _named(name):
                 result = study(
-                    **_common(one),
+                    one.settings(),
+                    _serial_unless_asked(one),
                     replaced=replace,
                     pairs=pairs,
-                    engine="serial" if one.engine == "auto" else one.engine,
-                    keep=folders[name],
+                    directory=folders[name],
                     progress=_shown_runs(board, number * (pairs + 1)),
                 )
             found[name] = result.as_dict()
@@ -161,7 +162,11 @@ def interaction(
             heard: list[Row] = []
             with _named(name):
                 moments = study(
-                    **_common(one), **lens, keep=folders[name], progress=_both(heard.append, board.row)
+                    one.settings(),
+                    _serial_unless_asked(one),
+                    **lens,
+                    directory=folders[name],
+                    progress=_both(heard.append, board.row),
                 )
                 found[name] = [moment._asdict() for moment in moments]
             board.done[number] = base.rounds
@@ -212,21 +217,12 @@ def _folders(
     return {name: place / folder(name) for name in experiments}
 
 
-def _common(one: Experiment) -> dict[str, Any]:
-    """Return what every study takes of an experiment."""
-    federation = one.federation()
-    return {
-        "task": one.task(federation),
-        "federation": federation,
-        "algorithm": one.algorithm(),
-        "rounds": one.rounds,
-        "cohort": one.cohort,
-        "work": one.work,
-        "seed": one.seed,
-        "sampling": one.sampling,
-        "weighting": one.weighting,
-        "device": one.device,
-    }
+def _serial_unless_asked(one: Experiment) -> Execution:
+    """Return how a study executes its runs: serially, so that its numbers do not depend on a measurement."""
+    from fedkeel.options import Execution  # noqa: PLC0415
+
+    execution = one.execution()
+    return Execution(**{**execution.model_dump(), "engine": "serial"}) if one.engine == "auto" else execution
 
 
 @contextmanager

@@ -16,11 +16,12 @@ from typing import NamedTuple
 import torch
 
 from fedkeel.engines.choice_cache import ChoiceCache, fingerprint
-from fedkeel.engines.contract import Choice, Prospect, Setting, Unsuited
+from fedkeel.engines.contract import Choice, Unsuited
 from fedkeel.engines.sizing import sensible_threads, step_flops
 from fedkeel.engines.stopwatch import Build, Lap, best_of, operations, steps_to_time, timer
 from fedkeel.errors import ConfigError
 from fedkeel.oracle import Oracle
+from fedkeel.settings import RunSettings
 
 _MOST_SECONDS = 15.0
 _MOST_SHARE = 0.05  # of the predicted run
@@ -95,9 +96,8 @@ def candidates(flops: float, cohort: int, count: int = 0) -> list[Candidate]:
 
 
 def decide(
-    setting: Setting,
+    settings: RunSettings,
     oracle: Oracle,
-    prospect: Prospect,
     build: Build,
     *,
     threads: int | None = None,
@@ -106,14 +106,14 @@ def decide(
 ) -> Choice:
     """Choose an engine for a run; log what was chosen and the figures."""
     cache = cache or ChoiceCache()
-    flops = step_flops(setting, oracle, recurrent=True)
-    allowed = affordable(setting, prospect, flops, threads, operations(setting, oracle))
-    rule = Choice("serial", threads or sensible_threads(setting, oracle))
-    if setting.device.type != "cpu":
-        return _logged(rule._replace(reason=f"on {setting.device} there is nothing to choose from"))
+    flops = step_flops(settings, oracle, recurrent=True)
+    allowed = affordable(settings, flops, threads, operations(settings, oracle))
+    rule = Choice("serial", threads or sensible_threads(settings, oracle))
+    if oracle.device.type != "cpu":
+        return _logged(rule._replace(reason=f"on {oracle.device} there is nothing to choose from"))
     if len(allowed) < 2:
         return _logged(rule._replace(reason="the run is too short to measure engines: rule of thumb"))
-    key = fingerprint(setting, oracle, prospect, [str(one) for one in allowed])
+    key = fingerprint(settings, oracle, [str(one) for one in allowed])
     known = cache.read(key)
     if known is not None:
         return _logged(Choice(**known)._replace(reason="measured before on this machine, and remembered"))
@@ -121,28 +121,26 @@ def decide(
         return _logged(rule._replace(reason=f"{cache.path} cannot be written, so no measurement could last"))
     choice = compare(
         allowed,
-        begin or (lambda one: timer(setting, prospect, Choice(one.engine, one.threads), build)),
-        budget(setting, prospect, flops),
+        begin or (lambda one: timer(settings, oracle.device, Choice(one.engine, one.threads), build)),
+        budget(settings, flops),
     )
     return _logged(Choice(**cache.keep(key, choice._asdict())))
 
 
-def budget(setting: Setting, prospect: Prospect, flops: float) -> float:
+def budget(settings: RunSettings, flops: float) -> float:
     """Return how many seconds may go into measuring."""
-    samples = int(setting.federation.sizes.float().mean())
-    steps = prospect.rounds * prospect.cohort * setting.work.count(max(1, samples))
+    samples = int(settings.federation.sizes.float().mean())
+    steps = settings.rounds * settings.cohort_size * settings.work.count(max(1, samples))
     predicted = steps * (_STEP_SECONDS + flops / _FLOPS_A_SECOND)
     return min(_MOST_SECONDS, _MOST_SHARE * predicted)
 
 
-def affordable(
-    setting: Setting, prospect: Prospect, flops: float, threads: int | None, count: int = 0
-) -> list[Candidate]:
+def affordable(settings: RunSettings, flops: float, threads: int | None, count: int = 0) -> list[Candidate]:
     """Return the candidates whose measurement fits in the budget; the same for equal runs."""
-    left = budget(setting, prospect, flops)
-    work = 4 * steps_to_time(setting, flops) * prospect.cohort * flops / _FLOPS_A_SECOND
+    left = budget(settings, flops)
+    work = 4 * steps_to_time(settings, flops) * settings.cohort_size * flops / _FLOPS_A_SECOND
     chosen = []
-    for one in candidates(flops, prospect.cohort, count):
+    for one in candidates(flops, settings.cohort_size, count):
         if one.seconds + work <= left and threads in {None, one.threads}:
             left -= one.seconds + work
             chosen.append(one)

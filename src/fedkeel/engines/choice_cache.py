@@ -13,26 +13,26 @@ from typing import Any
 
 import torch
 
-from fedkeel.engines.contract import Prospect, Setting
 from fedkeel.files import cache_directory
 from fedkeel.oracle import Oracle
+from fedkeel.settings import RunSettings
 
 _FORM = 2  # of a remembered answer, and of how it was found
 
 
-def fingerprint(setting: Setting, oracle: Oracle, prospect: Prospect, asked: Sequence[str]) -> str:
+def fingerprint(settings: RunSettings, oracle: Oracle, asked: Sequence[str]) -> str:
     """Return a name for the question: model, shapes, cohort, machine and version; not the method."""
-    federation, work = setting.federation, setting.work
+    federation, work = settings.federation, settings.work
     facts = {
         "form": _FORM,
-        "model": repr(setting.task.model),
-        "task": setting.task.describe(),
+        "model": repr(settings.task.model),
+        "task": settings.task.describe(),
         "layout": repr(oracle.layout),
         "sample": [list(federation.x.shape[1:]), str(federation.x.dtype), repr(federation.transform)],
         "sizes": [int(federation.sizes.min()), int(federation.sizes.max()), work.batch_size],
         "augmented": federation.augment is not None,
         "clip": work.clip is not None,
-        "cohort": prospect.cohort,
+        "cohort": settings.cohort_size,
         "machine": [platform.node(), platform.machine(), os.cpu_count(), torch.get_num_threads()],
         "torch": torch.__version__,
         "asked": list(asked),

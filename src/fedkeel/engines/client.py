@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
 import torch
 
-from fedkeel.algorithm import Walk
+from fedkeel.algorithm import Plan, Walk
 from fedkeel.data.federation import Batch
-from fedkeel.engines.contract import Answer, Order, Setting, Upload
+from fedkeel.engines.contract import ClientResult, RoundRequest, Upload
 from fedkeel.errors import Diverged
 from fedkeel.oracle import Oracle
-from fedkeel.probes.base import ClientView, Kept, Passes, Several
-from fedkeel.records import Record, apart, nbytes
+from fedkeel.probes.base import ClientView
+from fedkeel.records import ClientMemory, nbytes, without_views_of
+from fedkeel.settings import RunSettings
 from fedkeel.streams import Stream
 from fedkeel.vector import Vector, finite
-from fedkeel.walk import Pace, take
+from fedkeel.walk import Pace, WalkResult, take
 
 _FULL_BATCH = 1000
 
@@ -27,92 +28,119 @@ def client_stream(seed: int, round: int, client: int) -> Stream:
     return Stream(seed).branch("client", round, client)
 
 
-def minibatches(setting: Setting, round: int, client: int) -> list[np.ndarray]:
-    """Return the minibatches of a client in a round, as places among its own samples."""
-    samples = len(setting.federation.rows(client))
-    stream = client_stream(setting.seed, round, client).branch("order")
-    return setting.work.order(samples, stream.numpy())
+def minibatches(settings: RunSettings, round: int, client: int) -> list[np.ndarray]:
+    """Return the minibatches of a client in a round, as indices into its own samples."""
+    samples = len(settings.federation.rows(client))
+    stream = client_stream(settings.seed, round, client).branch("order")
+    return settings.work.order(samples, stream.numpy())
 
 
-def answer(setting: Setting, oracle: Oracle, order: Order, client: int, memory: Record) -> Answer:
-    """Let one client do its round, and show it to the probes that asked."""
-    algorithm, work, watch = order.algorithm, setting.work, order.watch
-    notes, path, counted = Several(), None, (oracle.gradients, oracle.forwards)
-    if watch is not None:
-        (memory, notes), path = memory, watch.path(order.down.x)
-    plan = algorithm.plan(order.down, memory)
-    stream = client_stream(setting.seed, order.round, client)
-    batches = setting.federation.batches(client, minibatches(setting, order.round, client), stream)
-    pace = Pace(order.lr, work.weight_decay, work.clip, work.clip_on == "direction")
-    oracle.load_buffers(order.buffers)
-    with seeded(stream.branch("dropout").integer(), setting.device):
-        taken = take(
-            oracle, plan, batches, pace, lambda at: full_gradient(setting, oracle, client, at), trace=path
-        )
-    if not (finite(taken.loss) and finite(taken.walk.end)):
-        raise diverged(order, client)
-    up, kept = (apart(part, oracle.point) for part in algorithm.finish(taken.walk, order.down, memory))
+def run_client(
+    settings: RunSettings, oracle: Oracle, request: RoundRequest, client: int, memory: ClientMemory
+) -> ClientResult:
+    """Let one client do its round: plan, walk, finish, and measure what probes asked for."""
+    algorithm, probes = request.algorithm, request.probes
+    plan = algorithm.plan(request.down, memory.method)
+    trace = None if probes is None else probes.trace(request.down.x)
+    before = oracle.passes
+    walked = walk_client(settings, oracle, request, client, plan, trace=trace)
+    if not (finite(walked.loss) and finite(walked.walk.end)):
+        raise diverged(request, client)
+    up, kept = (
+        without_views_of(oracle.point, part)
+        for part in algorithm.finish(walked.walk, request.down, memory.method)
+    )
     upload = Upload(up, oracle.buffers.clone())
-    size = nbytes(upload)
-    passes = Passes(oracle.gradients - counted[0], oracle.forwards - counted[1])
-    given = Answer(upload, kept, float(taken.loss), taken.gradients, size, passes)
-    if watch is None:
-        return given
-    path2 = None if path is None else path.total
-    before = Kept(memory, notes)
-    return shown(setting, oracle, order, client, given, before=before, walk=taken.walk, path2=path2)
+    result = ClientResult(
+        upload,
+        memory._replace(method=kept),
+        float(walked.loss),
+        walked.gradients,
+        nbytes(upload),
+        oracle.passes.since(before),
+    )
+    if probes is None:
+        return result
+    path2 = None if trace is None else trace.total
+    return measured(settings, oracle, request, client, result, before=memory, walk=walked.walk, path2=path2)
 
 
-def shown(
-    setting: Setting,
+def walk_client(
+    settings: RunSettings,
     oracle: Oracle,
-    order: Order,
+    request: RoundRequest,
     client: int,
-    given: Answer,
+    plan: Plan,
     *,
-    before: Kept,
+    trace: Callable[[Vector], None] | None = None,
+) -> WalkResult:
+    """Walk as planned on the client's own minibatches; `trace` is shown the point before every step."""
+    work, stream = settings.work, client_stream(settings.seed, request.round, client)
+    batches = settings.federation.batches(client, minibatches(settings, request.round, client), stream)
+    oracle.load_buffers(request.buffers)
+    with seeded(stream.branch("dropout").integer(), oracle.device):
+        return take(
+            oracle,
+            plan,
+            batches,
+            Pace.of(work, request.lr),
+            lambda at: full_gradient(settings, oracle, client, at),
+            trace=trace,
+        )
+
+
+def measured(
+    settings: RunSettings,
+    oracle: Oracle,
+    request: RoundRequest,
+    client: int,
+    result: ClientResult,
+    *,
+    before: ClientMemory,
     walk: Walk,
     path2: Vector | None,
-) -> Answer:
-    """Show a client's round to the probes that asked; return its answer with their measures and notes."""
-    assert order.watch is not None
-    assert given.upload is not None
+) -> ClientResult:
+    """Show a client's round to the probes that asked; return its result with their measures and notes."""
+    assert request.probes is not None
+    assert result.upload is not None
     view = ClientView(
         client,
-        order.round,
-        order.down.x,
+        request.round,
+        request.down.x,
         walk,
-        order.down,
+        request.down,
         before.method,
-        given.memory,
-        given.upload.up,
+        result.memory.method,
+        result.upload.up,
         path2,
-        gradient=lambda at: _calm_gradient(setting, oracle, order.round, client, at),
+        gradient=lambda at: _probed_gradient(settings, oracle, request.round, client, at),
     )
-    measures, notes = (apart(part, oracle.point) for part in order.watch.look(view, before.notes))
-    return given._replace(upload=given.upload._replace(measures=measures), memory=Kept(given.memory, notes))
+    measures, notes = (
+        without_views_of(oracle.point, part) for part in request.probes.measure(view, before.notes)
+    )
+    return result._replace(measures=measures, memory=result.memory._replace(notes=notes))
 
 
-def _calm_gradient(setting: Setting, oracle: Oracle, round: int, client: int, at: Vector) -> Vector:
+def _probed_gradient(settings: RunSettings, oracle: Oracle, round: int, client: int, at: Vector) -> Vector:
     """Return a full gradient for a probe: dropout is keyed by the round and the client alone."""
-    stream = client_stream(setting.seed, round, client)
-    with seeded(stream.branch("probe").integer(), setting.device):
-        return full_gradient(setting, oracle, client, at)
+    stream = client_stream(settings.seed, round, client)
+    with seeded(stream.branch("probe").integer(), oracle.device):
+        return full_gradient(settings, oracle, client, at)
 
 
-def diverged(order: Order, client: int) -> Diverged:
+def diverged(request: RoundRequest, client: int) -> Diverged:
     """Return the error that names the client whose walk left the numbers."""
     return Diverged(
-        f"round {order.round}, client {client}: the loss or the model turned NaN or infinite; "
-        f"lower the learning rate ({order.lr:g}) or set Work(clip=…)",
-        round=order.round,
+        f"round {request.round}, client {client}: the loss or the model turned NaN or infinite; "
+        f"lower the learning rate ({request.lr:g}) or set Work(clip=…)",
+        round=request.round,
         client=client,
     )
 
 
-def full_gradient(setting: Setting, oracle: Oracle, client: int, at: Vector) -> Vector:
+def full_gradient(settings: RunSettings, oracle: Oracle, client: int, at: Vector) -> Vector:
     """Return the gradient at a vector over all of a client's samples, as stored."""
-    federation = setting.federation
+    federation = settings.federation
     x, y = federation.samples(client)
 
     def batches() -> Iterator[Batch]:

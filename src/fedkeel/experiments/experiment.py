@@ -11,42 +11,38 @@ import dataclasses
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import torch
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BeforeValidator, Field, field_validator
 
-from fedkeel import models
-from fedkeel.algorithm import Algorithm
-from fedkeel.data import Federation, load
-from fedkeel.engines import ENGINES
 from fedkeel.errors import ConfigError, DataError, FedkeelError, did_you_mean
 from fedkeel.experiments.expression import parse_method, parse_probe, parse_schedule, parse_split
-from fedkeel.experiments.tomlfile import dump
-from fedkeel.frozen import Count
-from fedkeel.methods import Stages
-from fedkeel.running.session import Row
-from fedkeel.running.train import Result
-from fedkeel.running.train import train as train_with
-from fedkeel.task import Task
+from fedkeel.frozen import Count, FrozenModel, Seed
+from fedkeel.options import Execution, RunOptions
+from fedkeel.tomlfile import dump
 from fedkeel.work import Work
 
+if TYPE_CHECKING:
+    from fedkeel.algorithm import Algorithm
+    from fedkeel.data import Federation
+    from fedkeel.methods import Stages
+    from fedkeel.running.round import Row
+    from fedkeel.running.train import Result
+    from fedkeel.settings import RunSettings
+    from fedkeel.task import Task
+
 ALL = "all"
-_CONFIG = ConfigDict(extra="forbid", frozen=True, strict=True)
 _WORK = Work(epochs=5, batch_size=20, lr=0.1)
 _EITHER = {"work.epochs": "work.steps", "work.steps": "work.epochs"}  # giving one takes the other away
 
 _NONE_IS_ALL = ("work.batch_size", "data.clients")
 
-Seed = Annotated[int, Field(ge=0)]
 ProbeText = Annotated[str, BeforeValidator(lambda text: (parse_probe(text), text)[1])]
 OrAll = BeforeValidator(lambda given: None if given == ALL else given)
 
 
-class DataSettings(BaseModel):
+class DataSettings(FrozenModel):
     """Which data, and how it is split over how many clients; its seed is the run's where none is given."""
-
-    model_config = _CONFIG
 
     name: str = "digits"
     split: str = "DirichletByClass(0.1)"
@@ -62,10 +58,8 @@ class DataSettings(BaseModel):
         return split
 
 
-class ModelSettings(BaseModel):
+class ModelSettings(FrozenModel):
     """Which model; its initial weights come from the run's seed where none is given."""
-
-    model_config = _CONFIG
 
     name: str = "mlp"
     dtype: Literal["float32", "float64"] = "float32"
@@ -87,23 +81,12 @@ def _read_work(given: object) -> object:
     return Work(**table)
 
 
-class Experiment(BaseModel):
+class Experiment(RunOptions, Execution):
     """Everything that defines a run from files. The defaults train digits on unlike clients."""
-
-    model_config = ConfigDict(**_CONFIG, arbitrary_types_allowed=True)
 
     method: str = "FedAvg"
     rounds: Count = 50
     cohort: int | float = 10
-    seed: Seed = 0
-    engine: str = "auto"
-    sampling: Literal["fixed", "bernoulli"] = "fixed"
-    weighting: Literal["uniform", "samples"] = "uniform"
-    eval_every: Count = 1
-    checkpoint_every: Count | None = None
-    threads: Count | None = None
-    workers: Count | None = None
-    device: str = "cpu"
     target: Annotated[float, Field(gt=0, le=1)] | None = None
     probes: list[ProbeText] | None = None
     data: DataSettings = DataSettings()
@@ -116,21 +99,10 @@ class Experiment(BaseModel):
         parse_method(method)
         return method
 
-    @field_validator("engine")
-    @classmethod
-    def _exists(cls, engine: str) -> str:
-        if engine not in ENGINES:
-            raise ConfigError(f"engine = {engine!r}: {did_you_mean(engine, ENGINES)}")
-        return engine
-
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> Experiment:
         """Make an experiment of nested tables; say in plain words what does not fit."""
-        try:
-            return cls.model_validate(dict(table))
-        except ValidationError as problem:
-            lines = dict.fromkeys(_explain(error) for error in problem.errors())
-            raise ConfigError("\n".join(lines)) from None
+        return cls(**table)
 
     @classmethod
     def load(cls, path: str | Path) -> Experiment:
@@ -186,6 +158,8 @@ class Experiment(BaseModel):
 
     def federation(self) -> Federation:
         """Load the data and split it."""
+        from fedkeel.data import load  # noqa: PLC0415  heavy
+
         data = self.data
         seed = self.seed if data.seed is None else data.seed
         try:
@@ -199,6 +173,11 @@ class Experiment(BaseModel):
 
     def task(self, federation: Federation) -> Task:
         """Build the model for the data; the same seed gives the same initial weights."""
+        import torch  # noqa: PLC0415  heavy
+
+        from fedkeel import models  # noqa: PLC0415
+        from fedkeel.task import Task  # noqa: PLC0415
+
         model = self.model
         if federation.classes is None:
             raise ConfigError(
@@ -209,6 +188,24 @@ class Experiment(BaseModel):
         dtype = getattr(torch, model.dtype)
         return Task(models.build(model.name, shape=shape, classes=federation.classes, seed=seed, dtype=dtype))
 
+    def settings(self) -> RunSettings:
+        """Return what defines the run, its data loaded and its model built."""
+        from fedkeel.settings import RunSettings  # noqa: PLC0415  heavy
+
+        federation = self.federation()
+        return RunSettings(
+            task=self.task(federation),
+            federation=federation,
+            algorithm=self.algorithm(),
+            work=self.work,
+            probes=tuple(parse_probe(probe) for probe in self.probes or ()),
+            **{name: getattr(self, name) for name in RunOptions.model_fields},
+        )
+
+    def execution(self) -> Execution:
+        """Return how the run is executed."""
+        return Execution(**{name: getattr(self, name) for name in Execution.model_fields})
+
     def train(
         self,
         run_dir: str | Path | None = None,
@@ -217,28 +214,11 @@ class Experiment(BaseModel):
         callback: Callable[[Row], None] | None = None,
     ) -> Result:
         """Train; see `fedkeel.train`."""
-        federation = self.federation()
-        return train_with(
-            self.task(federation),
-            federation,
-            self.algorithm(),
-            rounds=self.rounds,
-            cohort=self.cohort,
-            work=self.work,
-            seed=self.seed,
-            engine=self.engine,
-            run_dir=run_dir,
-            resume=resume,
-            sampling=self.sampling,
-            weighting=self.weighting,
-            eval_every=self.eval_every,
-            checkpoint_every=self.checkpoint_every,
-            threads=self.threads,
-            workers=self.workers,
-            device=self.device,
-            probes=[parse_probe(probe) for probe in self.probes or ()],
-            callback=callback,
-            experiment=self.table(),
+        from fedkeel.running.train import run  # noqa: PLC0415  heavy
+
+        table = self.table()
+        return run(
+            self.settings(), self.execution(), run_dir, resume=resume, callback=callback, experiment=table
         )
 
 
@@ -282,22 +262,3 @@ def _check_keys(table: Mapping[str, Any], known: list[str], prefix: str) -> None
     for key in table:
         if key not in known:
             raise ConfigError(f"there is no key '{prefix}{key}'; {did_you_mean(key, known)}")
-
-
-def _explain(error: Any) -> str:
-    """Return one problem in plain words: the key, the value, what is allowed."""
-    place = [str(part) for part in error["loc"]]
-    own = error.get("ctx", {}).get("error")
-    if isinstance(own, FedkeelError):
-        return str(own)
-    if error["type"] == "extra_forbidden":
-        parts: dict[str, type[BaseModel]] = {"data": DataSettings, "model": ModelSettings}
-        owner = parts.get(place[0], Experiment) if len(place) > 1 else Experiment
-        return f"there is no key {'.'.join(place)!r}; {did_you_mean(place[-1], owner.model_fields)}"
-    if place[0] == "cohort":
-        return f"cohort = {error['input']!r}: give a count (10) or a fraction of the clients (0.2)"
-    if error["type"] in {"model_type", "dataclass_type", "dict_type"}:
-        part = "lr" if place[0] == "work" else "name"
-        return f"{place[0]} = {error['input']!r}: it is a table: set its parts, as in {place[0]}.{part}"
-    reason = error["msg"].removeprefix("Value error, ")
-    return f"{'.'.join(place)} = {error['input']!r}: {reason[0].lower()}{reason[1:]}"

@@ -12,7 +12,7 @@ from fedkeel.data.federation import Batch, Federation
 from fedkeel.errors import ConfigError
 from fedkeel.frozen import Count, Number, UnitInterval, frozen
 from fedkeel.layout import Layout
-from fedkeel.probes.base import Columns, Probe, RoundView, Run, number
+from fedkeel.probes.base import Columns, Probe, RoundView, RunView, number
 from fedkeel.records import Record
 from fedkeel.vector import Vector
 
@@ -102,7 +102,7 @@ class ClientAccuracy(Probe):
         """Return its columns."""
         return (f"clients/{self.metric}", "clients/worst")
 
-    def check(self, run: Run) -> None:
+    def check(self, run: RunView) -> None:
         """The task must know the metric."""
         if self.metric not in run.metrics:
             known = ", ".join(run.metrics) or "none"

@@ -14,7 +14,7 @@ from fedkeel.algorithm import Algorithm
 from fedkeel.errors import ConfigError
 from fedkeel.frozen import Count, NonNegative, frozen
 from fedkeel.layout import Layout
-from fedkeel.probes.base import ClientView, Columns, Probe, RoundView, Run, number, squared
+from fedkeel.probes.base import ClientView, Columns, Probe, RoundView, RunView, number, squared
 from fedkeel.records import Nothing, Record, leaves
 from fedkeel.theory.rethinking import eta
 from fedkeel.vector import Vector
@@ -79,7 +79,7 @@ class Switching(Probe):
         """Return its columns."""
         return ("switching/C", "switching/D", "switching/gain", "switching/round")
 
-    def check(self, run: Run) -> None:
+    def check(self, run: RunView) -> None:
         """Some stage must be FedDyn, and the reference must fit the model."""
         if not any(_alpha(method) for method in run.methods):
             raise ConfigError("switching: no stage keeps FedDyn's h: use it with FedDyn, or leave it out")

@@ -11,58 +11,61 @@ from typing import Any
 import numpy as np
 import torch
 
-import fedkeel
 from fedkeel.algorithm import Algorithm
 from fedkeel.errors import StorageError
 from fedkeel.methods.stages import Stages
+from fedkeel.running.round import RunContext
 from fedkeel.running.run_directory import RunDirectory
-from fedkeel.running.session import Loop
+from fedkeel.version import __version__
 
 
-def manifest_of(loop: Loop, given: Stages, cohort: int | float) -> dict[str, Any]:
+def manifest_of(context: RunContext) -> dict[str, Any]:
     """Return all that a later reader needs to judge or repeat this run."""
-    federation, task = loop.setting.federation, loop.setting.task
-    initial = hashlib.sha256(loop.oracle.point.cpu().numpy().tobytes())
-    initial.update(loop.oracle.buffers.cpu().numpy().tobytes())
-    algorithm: Algorithm | Stages = given if len(given.parts) > 1 else given.parts[0].method
-    identity: dict[str, Any] = {
-        "task": {**task.describe(), "initial": initial.hexdigest()},
-        "federation": federation.fingerprint(),
-        "algorithm": repr(algorithm),
-        "work": repr(loop.setting.work),
-        "cohort": cohort,
-        "sampling": loop.population.sampling,
-        "weighting": "uniform" if loop.population.weights is None else "samples",
-        "reducer": repr(loop.reducer),
-        "seed": loop.setting.seed,
-        "eval_every": loop.eval_every,
-        "device": loop.setting.device.type,
-    }
-    if loop.panel.asked:
-        identity["probes"] = [repr(probe) for probe in loop.panel.asked]
-    if given.needs_horizon or loop.setting.work.needs_horizon:
-        identity["rounds"] = loop.rounds
+    federation, identity = context.settings.federation, identity_of(context)
     return {
         "identity": identity,
-        "rounds": loop.rounds,
-        "engine": loop.engine.name,
-        "threads": loop.engine.threads,
-        "engine_choice": None if loop.choice is None else loop.choice.describe(),
+        "rounds": context.settings.rounds,
+        "engine": context.engine.name,
+        "threads": context.engine.threads,
+        "engine_choice": context.choice.describe(),
         "data": {
             **federation.origin,
             "clients": len(federation),
             "held_out": federation.held_out,
             "samples": int(federation.sizes.sum()),
-            "judged_on": "test set" if federation.test is not None else "all clients' data",
+            "evaluated_on": "test set" if federation.test is not None else "all clients' data",
         },
         "versions": {
-            "fedkeel": fedkeel.__version__,
+            "fedkeel": __version__,
             "python": platform.python_version(),
             "torch": torch.__version__,
             "numpy": np.__version__,
             "platform": sys.platform,
         },
     }
+
+
+def identity_of(context: RunContext) -> dict[str, Any]:
+    """Return what two runs must share to be the same: everything that decides their numbers."""
+    settings, oracle = context.settings, context.oracle
+    initial = hashlib.sha256(oracle.point.cpu().numpy().tobytes())
+    initial.update(oracle.buffers.cpu().numpy().tobytes())
+    stages = settings.stages
+    algorithm: Algorithm | Stages = stages if len(stages.parts) > 1 else stages.parts[0].method
+    identity: dict[str, Any] = {
+        "task": {**settings.task.describe(), "initial": initial.hexdigest()},
+        "federation": settings.federation.fingerprint(),
+        "algorithm": repr(algorithm),
+        "work": repr(settings.work),
+        **settings.plain,
+        "reducer": repr(settings.reducer),
+        "device": oracle.device.type,
+    }
+    if context.panel.asked:
+        identity["probes"] = [repr(probe) for probe in context.panel.asked]
+    if not (stages.needs_horizon or settings.work.needs_horizon):
+        del identity["rounds"]  # a run may be made longer
+    return identity
 
 
 def describe(manifest: Mapping[str, Any]) -> dict[str, Any]:

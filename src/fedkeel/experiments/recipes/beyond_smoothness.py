@@ -23,7 +23,9 @@ from torch import Tensor, nn
 
 from fedkeel.data.federation import Federation
 from fedkeel.methods import FedAvg
-from fedkeel.running.train import open_session
+from fedkeel.options import SERIAL
+from fedkeel.running.session import open_session
+from fedkeel.settings import RunSettings
 from fedkeel.streams import Stream
 from fedkeel.studies.constants import Effort, Findings, study
 from fedkeel.task import Task
@@ -117,14 +119,19 @@ def run(s: Settings) -> Outcome:
 
 
 def _study(s: Settings, task: Task, federation: Federation, steps: bs.Steps, rounds: int) -> Findings:
-    return study(
-        task,
-        federation,
-        FedAvg(lr=steps.eta_g),
+    effort = Effort(rounds=rounds, points=s.points, close=s.close)
+    return study(_settings(s, task, federation, steps), effort=effort)
+
+
+def _settings(s: Settings, task: Task, federation: Federation, steps: bs.Steps) -> RunSettings:
+    return RunSettings(
+        task=task,
+        federation=federation,
+        algorithm=FedAvg(lr=steps.eta_g),
+        rounds=s.rounds,
         cohort=s.clients,
         work=Work(steps=steps.K, lr=steps.eta_l, batch_size=s.batch_size),
         seed=s.seed,
-        effort=Effort(rounds=rounds, points=s.points, close=s.close),
     )
 
 
@@ -153,21 +160,10 @@ def _steps(s: Settings, found: Findings) -> bs.Steps:
 
 def _losses(s: Settings, task: Task, federation: Federation, steps: bs.Steps) -> list[float]:
     """Train and return the loss over all clients before the first and after each round."""
-    session = open_session(
-        task,
-        federation,
-        FedAvg(lr=steps.eta_g),
-        rounds=s.rounds,
-        cohort=s.clients,
-        work=Work(steps=steps.K, lr=steps.eta_l, batch_size=s.batch_size),
-        seed=s.seed,
-        engine="serial",
-    )
-    loop = session.loop
-    first = loop.oracle.evaluate(
-        session.state.server.x, session.state.buffers, federation.everything, federation.prepare
-    )
-    with closing(loop.engine):
+    settings = _settings(s, task, federation, steps)
+    with closing(open_session(settings, SERIAL)) as session:
+        oracle, state = session.context.oracle, session.state
+        first = oracle.evaluate(state.server.x, state.buffers, federation.everything, federation.prepare)
         return [first["loss"], *(row["loss"] for row in session.rounds())]
 
 

@@ -16,10 +16,12 @@ from fedkeel.data.federation import Federation
 from fedkeel.errors import ConfigError
 from fedkeel.methods import FedAvg, Stages
 from fedkeel.models import build
+from fedkeel.options import Execution
 from fedkeel.probes import Divergence
 from fedkeel.records import Record, leaves
-from fedkeel.running.session import Row, Session
-from fedkeel.running.train import open_session
+from fedkeel.running.round import Row
+from fedkeel.running.session import Session, open_session
+from fedkeel.settings import RunSettings
 from fedkeel.task import Task
 from fedkeel.walk import sharp_of
 from fedkeel.work import Work
@@ -79,7 +81,7 @@ def count(
     sessions.setdefault(base, _session(FedAvg(), federation, rounds))
     with ExitStack() as stack:
         for session in sessions.values():
-            stack.enter_context(closing(session.loop.engine))
+            stack.enter_context(closing(session))
         played = _play(sessions, rounds, progress or (lambda done, total: None))
         return [_line(name, played[repr(method)], played[base]) for name, method in methods]
 
@@ -94,7 +96,7 @@ def _play(
         for key, run in runs.items():
             started = time.process_time()
             next(run)
-            seconds[key].append(time.process_time() - started - sum(sessions[key].spent.values()))
+            seconds[key].append(time.process_time() - started - sum(sessions[key].seconds.values()))
         progress(done + 1, rounds)
     return {key: Played(session, session.history[-1], seconds[key]) for key, session in sessions.items()}
 
@@ -107,7 +109,7 @@ def _slowdown(ours: Played, base: Played) -> float:
 
 def _line(name: str, ours: Played, plain: Played) -> Line:
     row, base = ours.row, plain.row
-    d = ours.session.loop.oracle.layout.total
+    d = ours.session.context.oracle.layout.total
     size = d * ours.session.state.x0.element_size()
     down, up = row["bytes_down"] / COHORT / size, row["bytes_up"] / COHORT / size
     kept, beside = _memory(ours.session)
@@ -132,23 +134,22 @@ def _session(method: Algorithm, federation: Federation, rounds: int) -> Session:
     shape = tuple(federation.prepare(federation.x[:1]).shape[1:])
     model = build("mlp", shape=shape, classes=10, seed=0, dtype=torch.float32)
     work = Work(steps=STEPS, batch_size=20, lr=0.01)
-    return open_session(
-        Task(model),
-        federation,
-        method,
+    settings = RunSettings(
+        task=Task(model),
+        federation=federation,
+        algorithm=method,
         rounds=rounds,
         cohort=COHORT,
         work=work,
-        engine="serial",
-        threads=1,
-        probes=[Divergence()],
+        probes=(Divergence(),),
         eval_every=rounds,
     )
+    return open_session(settings, Execution(engine="serial", threads=1))
 
 
 def _memory(session: Session) -> tuple[float, float]:
     """Return how many vectors a client keeps, and how many of them are not its own last model."""
-    d = session.loop.oracle.layout.total
+    d = session.context.oracle.layout.total
     most = kept, beside = 0.0, 0.0
     for record in session.store.values():
         (end,) = (note.last for note in record.notes if hasattr(note, "last"))
@@ -165,11 +166,11 @@ def _working(session: Session, beside: float) -> float:
     Its point; of what it received all but the model, and that too where the walk refers to it; what it keeps
     beside its model; the shifted point of a sharp step.
     """
-    method = session.loop.stages.parts[0].method
+    method = session.context.stages.parts[0].method
     down = method.broadcast(session.state.server)
     memory = method.enlist(session.state.x0)
     plan = method.plan(down, memory)
-    d = session.loop.oracle.layout.total
+    d = session.context.oracle.layout.total
     received = sum(tensor.numel() / d for _, tensor in leaves(down)) - 1
     refers = plan.pull != 0 or any(vector is down.x for vector in _referred(plan))
     return 1 + received + refers + beside + (sharp_of(plan.sharp) is not None)
