@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 from fedkeel.errors import ConfigError, Diverged, StorageError
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.expression import parse_method, spell_method
-from fedkeel.experiments.tomlfile import dump
 from fedkeel.files import storage_errors, write_durably
 from fedkeel.report.tables import Trial
 from fedkeel.running.round import Row
 from fedkeel.running.run_directory import read_rows
+from fedkeel.tomlfile import dump
 
 FILE = "comparison.toml"
 SPEED_ONLY = ("rounds", "engine", "threads", "workers", "checkpoint_every", "target")

@@ -17,9 +17,9 @@ from pydantic import BeforeValidator, Field, field_validator
 
 from fedkeel.errors import ConfigError, DataError, FedkeelError, did_you_mean
 from fedkeel.experiments.expression import parse_method, parse_probe, parse_schedule, parse_split
-from fedkeel.experiments.tomlfile import dump
 from fedkeel.frozen import Count, FrozenModel, Seed
 from fedkeel.options import Execution, RunOptions
+from fedkeel.tomlfile import dump
 from fedkeel.work import Work
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from fedkeel.algorithm import Algorithm
 from fedkeel.data.federation import Federation
 from fedkeel.engines.processes.mainmodule import refuse_unguarded
 from fedkeel.errors import ConfigError, Diverged, Stopped, StorageError
-from fedkeel.experiments.tomlfile import dump
 from fedkeel.files import storage_errors, write_durably
 from fedkeel.methods.stages import Stages
 from fedkeel.options import Execution
@@ -33,6 +32,7 @@ from fedkeel.running.session import Session, open_session
 from fedkeel.running.store import Store
 from fedkeel.settings import RunSettings
 from fedkeel.task import Task
+from fedkeel.tomlfile import dump
 from fedkeel.work import Work
 
 
