@@ -24,7 +24,7 @@ FILE = "comparison.toml"
 SPEED_ONLY = ("rounds", "engine", "threads", "workers", "checkpoint_every", "target")
 
 
-class Job(NamedTuple):
+class PlannedRun(NamedTuple):
     """One run of a comparison."""
 
     method: str
@@ -76,10 +76,10 @@ class Comparison(NamedTuple):
             made[key] = text
         return cls(tuple(spell_method(text) for text in methods), tuple(range(seeds)), base)
 
-    def jobs(self, out: Path) -> list[Job]:
+    def jobs(self, out: Path) -> list[PlannedRun]:
         """Return the runs, seed after seed, so that a first impression of all methods comes early."""
         return [
-            Job(method, self.experiment(method, seed), out / folder(method) / f"seed-{seed}")
+            PlannedRun(method, self.experiment(method, seed), out / folder(method) / f"seed-{seed}")
             for seed in self.seeds
             for method in self.methods
         ]
