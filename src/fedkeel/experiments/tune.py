@@ -60,7 +60,7 @@ class SearchedSetting(NamedTuple):
         """Return what its values are called: the key, numbered where there are several."""
         if len(self.ranges) == 1:
             return [self.key]
-        return [f"{self.key}[{place}]" for place in range(len(self.ranges))]
+        return [f"{self.key}[{index}]" for index in range(len(self.ranges))]
 
     def setting(self, chosen: Mapping[str, Any]) -> str:
         """Return the setting with its values, by their names, in it."""
