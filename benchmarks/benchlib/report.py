@@ -104,8 +104,8 @@ def _engines(results: dict[str, Any]) -> str:
     head = ["workload", "the bare loop's best", BARE, *ENGINES, "auto chose"]
     head += ["serial / bare loop", "serial / bare loop, heap kept"]
     return (
-        "## Engines\n\nSeconds per round in the screening turns; the last columns at equal threads, in pairs. "
-        "In the last the bare loop keeps freed memory too, as fedkeel does (see performance.md).\n\n"
+        "## Engines\n\nSeconds per round in the screening turns; the last columns at equal threads, in "
+        "pairs. In the last the bare loop keeps freed memory too, as fedkeel does (see performance.md).\n\n"
         + _table(head, rows)
     )
 
