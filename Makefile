@@ -9,7 +9,7 @@ WORKERS ?= auto
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 \
 	--dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test check format lint types imports fast unit docs wheel bench hooks clean
+.PHONY: help demo test check format lint types imports fast unit golden docs wheel bench hooks clean
 
 help:  ## what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 10
@@ -41,13 +41,16 @@ types: $(STAMP)  ## strict types
 	$(BIN)/mypy
 
 imports: $(STAMP)  ## who may import whom
-	$(BIN)/python -m pytest tests/test_rooms.py
+	$(BIN)/python -m pytest tests/test_imports.py
 
 fast: $(STAMP)  ## the tests that are not marked slow, imports among them
 	$(PYTEST) -m "not slow"
 
 unit: $(STAMP)  ## all tests
 	$(PYTEST)
+
+golden: $(STAMP)  ## write the golden traces anew: a commit of its own, with its reason in the changelog
+	OMP_NUM_THREADS=1 $(BIN)/python tests/golden
 
 docs: $(STAMP)  ## write the pages of docs/ that are generated from the code; DOCS=--measure measures anew
 	$(BIN)/python docs/generate.py $(DOCS)

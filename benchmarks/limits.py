@@ -15,7 +15,7 @@ from benchlib.workloads import WORKLOADS, build_model, make_data
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedkeel.engines.heap import keep_heap
+from fedkeel.engines.malloc import keep_freed_memory
 
 _REPETITIONS = 15
 _SIDE = 1000
@@ -28,7 +28,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--plain", action="store_true", help="not in channels-last memory")
     options = parser.parse_args()
-    keep_heap()
+    keep_freed_memory()
     torch.set_num_threads(options.threads)
     workload = WORKLOADS[options.workload].with_(clients=1)
     x, y = (part[: workload.batch] for part in make_data(workload))

@@ -19,20 +19,22 @@ class FedNudge(fk.Algorithm):
         delta: fk.Vector
         direction: fk.Vector
 
-    def init(self, x):
+    def init(self, x: fk.Vector) -> Server:
         return self.Server(x, fk.zeros_like(x))
 
-    def plan(self, down, client):
+    def plan(self, down: Server, client: fk.Algorithm.Client) -> fk.Plan:
         return fk.Plan(start=down.x, push=self.beta * down.m)
 
-    def finish(self, walk, down, client):
+    def finish(
+        self, walk: fk.Walk, down: Server, client: fk.Algorithm.Client
+    ) -> tuple[Up, fk.Algorithm.Client]:
         return self.Up(walk.end - down.x, walk.direction), client
 
-    def aggregate(self, server, mean, cohort):
+    def aggregate(self, server: Server, mean: Up, cohort: fk.Cohort) -> Server:
         return self.Server(server.x + mean.delta, mean.direction)
 
 
-def main(rounds=30):
+def main(rounds: int = 30) -> None:
     federation = fk.data.load("digits").split(fk.DirichletByClass(0.1), clients=50, seed=0)
     task = fk.Task(fk.models.build("mlp", shape=(64,), classes=10, seed=0))
     work = fk.Work(epochs=5, batch_size=20, lr=0.1)

@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 import fedkeel as fk
-from fedkeel.runs.checkpoints import Checkpoints
+from fedkeel.running.checkpoints import Checkpoints
 
 ALGORITHMS = {
     "SCAFFOLD": fk.SCAFFOLD(),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import fedkeel as fk
-from fedkeel.expression import parse_method
+from fedkeel.experiments.expression import parse_method
 
 ROOT = Path(__file__).parents[1]
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import pytest
 
 from fedkeel.algorithm import Algorithm, Plan, method
+from fedkeel.experiments.expression import parse_method
 from fedkeel.explain import explain
-from fedkeel.expression import parse_method
 from fedkeel.methods import METHODS
 from fedkeel.vector import Vector, zeros_like
 

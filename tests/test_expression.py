@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fedkeel.errors import ConfigError
-from fedkeel.expression import parse, parse_method, parse_schedule, parse_split, spell_method
+from fedkeel.experiments.expression import parse, parse_method, parse_schedule, parse_split, spell_method
 from fedkeel.methods import METHODS, SCAFFOLD, Decayed, FedAvg, FedDyn, FedInit, relaxed, sharp, stages
 from fedkeel.work import Drop, InverseRoot, InverseTime
 

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from problems import half_square, play, quadratic, tiny_net
+from problems import half_square, play, quadratic, settings_of, tiny_net
 from selecting import slow
 
 import fedkeel as fk
-from fedkeel.engines.local import minibatches
-from fedkeel.runner import open_session
+from fedkeel.engines.client import minibatches
 
 WORK = fk.Work(epochs=2, batch_size=3, lr=0.08, lr_decay=0.9, weight_decay=0.02)
 RAGGED = [3, 8, 5, 11, 4, 7]
@@ -89,8 +88,8 @@ def test_equation_10_of_fedinit() -> None:
     drawn in some rounds starts from the end model that it kept.
     """
     beta, problem = 0.2, tiny_net(RAGGED)
-    run: dict[str, Any] = {"rounds": 8, "cohort": 3, "work": WORK, "engine": "serial"}
-    setting = open_session(problem.task, problem.federation, fk.FedInit(beta), **run).loop.setting
+    run: dict[str, Any] = {"rounds": 8, "cohort": 3, "work": WORK}
+    settings = settings_of(problem.task, problem.federation, fk.FedInit(beta), **run)
     x, last = problem.x0, dict.fromkeys(range(len(RAGGED)), problem.x0)
     played = play(problem, fk.FedInit(beta), **run)
     assert len({frozenset(after.row["cohort"]) for after in played}) > 1
@@ -99,7 +98,7 @@ def test_equation_10_of_fedinit() -> None:
         for i, w_i in ends.items():
             X, Y = problem.clients[i]
             y, walked = x + beta * (x - last[i]), np.zeros_like(x)
-            for batch in minibatches(setting, round, i):
+            for batch in minibatches(settings, round, i):
                 direction = problem.reference.grad(y, X[batch], Y[batch]) + WORK.weight_decay * y
                 y, walked = y - after.row["lr"] * direction, walked + after.row["lr"] * direction
             np.testing.assert_allclose(

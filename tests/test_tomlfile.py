@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedkeel.comparison import changes
-from fedkeel.experiment import Experiment
+from fedkeel.experiments.comparison import changes
+from fedkeel.experiments.experiment import Experiment
 from fedkeel.tomlfile import dump, inline
 
 SCALARS = st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text()

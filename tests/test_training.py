@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from problems import play, tiny_net
+from problems import Problem, play, settings_of, tiny_net
 from torch import nn
 
 import fedkeel as fk
-from fedkeel.runs import read_rows, read_timings
-from fedkeel.sampling import population
+from fedkeel.running.population import Population
+from fedkeel.running.run_directory import read_rows, read_timings
 
 SIZES = [3, 8, 5, 11, 4, 7]
 WORK = fk.Work(epochs=1, batch_size=3, lr=0.1)
@@ -172,9 +172,14 @@ def test_a_cohort_is_a_count_or_a_fraction(cohort: Any) -> None:
     assert {len(row["cohort"]) for row in train(cohort=cohort).history} == {3}
 
 
+def bernoulli(problem: Problem, cohort: int) -> Population:
+    options: dict[str, Any] = {"rounds": 1, "cohort": cohort, "work": WORK, "sampling": "bernoulli"}
+    return Population.of(settings_of(problem.task, problem.federation, fk.FedAvg(), **options))
+
+
 def test_bernoulli_cohorts_are_never_empty() -> None:
     problem = tiny_net(SIZES)
-    drawn = population(problem.federation, 1, "bernoulli", "uniform", seed=0)
+    drawn = bernoulli(problem, cohort=1)
     history = train(fk.FedAvg(), sampling="bernoulli", cohort=1, rounds=60).history
     assert [row["cohort"] for row in history] == [drawn.draw(round) for round in range(60)]
     sizes = [len(drawn.draw(round)) for round in range(4000)]
@@ -187,8 +192,7 @@ def test_bernoulli_cohorts_are_never_empty() -> None:
 
 def test_bernoulli_cohorts_are_right_on_average() -> None:
     clients, size, rounds = 50, 10, 4000
-    federation = tiny_net([1] * clients).federation
-    drawn = population(federation, size, "bernoulli", "uniform", seed=0)
+    drawn = bernoulli(tiny_net([1] * clients), cohort=size)
     cohorts = [drawn.draw(round) for round in range(rounds)]
     sizes, p = np.array([len(cohort) for cohort in cohorts]), size / clients
     variance = clients * p * (1 - p)
@@ -246,9 +250,10 @@ def test_resume_starts_where_nothing_is_held(tmp_path: Path) -> None:
 def test_median_resists_one_wild_upload() -> None:
     """A reducer may ask for each upload: the contract leaves room for robust ones."""
     ups = [torch.tensor([1.0, 2.0]), torch.tensor([1.1, 2.2]), torch.tensor([1e9, -1e9])]
-    records = [(1.0, fk.FedAvg.Up(up)) for up in ups]
+    first, second, third = (fk.FedAvg.Up(up) for up in ups)
     median = fk.Median()
-    merged = median.merge([median.fold(records[:2]), median.fold(records[2:])])
+    parts = median.add(median.add(None, 1.0, first), 1.0, second), median.add(None, 1.0, third)
+    merged = median.merge(parts)
     torch.testing.assert_close(merged.delta, torch.tensor([1.1, 2.0]))
     train(reducer=fk.Median())
 

@@ -1,7 +1,5 @@
 """Federated optimisation that keeps its course: methods against client drift, right by test."""
 
-__version__ = "0.1.0"
-
 from fedkeel import data, models, probes
 from fedkeel.algorithm import Algorithm, Cohort, Momentum, Objective, Plan, Sharp, Walk, method
 from fedkeel.data import (
@@ -55,9 +53,10 @@ from fedkeel.methods import (
 )
 from fedkeel.probes import SwitchingRule
 from fedkeel.reducers import Mean, Median
-from fedkeel.runner import Result, train
+from fedkeel.running.train import Result, train
 from fedkeel.task import Task, accuracy
 from fedkeel.vector import Vector, zeros_like
+from fedkeel.version import __version__ as __version__
 from fedkeel.work import Drop, InverseRoot, InverseTime, Work
 
 __all__ = [

@@ -8,13 +8,13 @@ client (d,) and on a stacked cohort (n, d).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from torch import Tensor
 
+from fedkeel.frozen import frozen as method
 from fedkeel.records import Nothing, Record
 from fedkeel.streams import Stream
-from fedkeel.values import value as method
 from fedkeel.vector import Vector
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "Walk",
     "Wrapper",
     "method",
+    "model_of",
 ]
 
 
@@ -112,14 +113,20 @@ class Cohort(NamedTuple):
 
 
 class Algorithm:
-    """A federated method. Override what differs from FedAvg; every function is pure."""
+    """A federated method. Override what differs from FedAvg; every function is pure.
+
+    A method annotates what it overrides with its own records, and with `Algorithm.Server`,
+    `Algorithm.Client` (nothing) or `Algorithm.Up` where it inherits them, so that a mistyped field fails the
+    type check. `down` is its `Down`, or its `Server` where it does not override `broadcast`. Here they are
+    `Record`, any record, because every method has its own.
+    """
 
     class Server(NamedTuple):
         """What the server keeps: the model."""
 
         x: Vector
 
-    Client: type = Nothing
+    Client: TypeAlias = Nothing
 
     class Up(NamedTuple):
         """What a client sends: how far it moved, seen from the broadcast model."""
@@ -153,6 +160,11 @@ class Algorithm:
     def models(self, server: Record) -> dict[str, Vector]:
         """Return what is evaluated, the model that is trained first."""
         return {"x": server.x}
+
+
+def model_of(algorithm: Algorithm, server: Record) -> Vector:
+    """Return the model that a method trains: the first that it lets evaluate."""
+    return next(iter(algorithm.models(server).values()))
 
 
 @method

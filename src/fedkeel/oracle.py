@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import compress
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,17 @@ from fedkeel.vector import Vector
 
 Batch = tuple[Tensor, Tensor]
 EVALUATION_BATCH = 1000
+
+
+class Passes(NamedTuple):
+    """Passes over minibatches: gradients (full ones too, minibatch by minibatch) and forward passes."""
+
+    gradients: int
+    forwards: int
+
+    def since(self, before: Passes) -> Passes:
+        """Return how many passes there were since another count."""
+        return Passes(self.gradients - before.gradients, self.forwards - before.forwards)
 
 
 class Oracle:
@@ -35,29 +47,36 @@ class Oracle:
         self.layout, self.buffer_layout = Layout.of(parameters), Layout.of(buffers)
         self.point = flatten(parameters, like=parameters[0][1])
         self.buffers = flatten(buffers, like=self.point)
-        self._places = list(self.layout.views(self.point).values())
+        self._views = list(self.layout.views(self.point).values())
         self._parameters = [parameter for _, parameter in parameters]
-        for parameter, view in zip(self._parameters, self._places, strict=True):
+        for parameter, view in zip(self._parameters, self._views, strict=True):
             parameter.data = view
-        self._slopes: Sequence[Tensor | None] | None = None  # the gradient by layers, until it is laid out
+        self._layer_gradients: Sequence[Tensor | None] | None = (
+            None  # the gradient by layers, until it is laid out
+        )
         self._grad: Vector | None = None
         for (_, buffer), view in zip(buffers, self.buffer_layout.views(self.buffers).values(), strict=True):
             buffer.data = view
         counters = [buffer for buffer in self.module.buffers() if not buffer.is_floating_point()]
         self._counters = [(buffer, buffer.clone()) for buffer in counters]
         self.channels_last = False
-        self.gradients = self.forwards = 0  # passes over minibatches so far; evaluations are not counted
-        self._still: nn.Module | None = None
+        self.gradients = self.forwards = 0
+        self._eval_copy: nn.Module | None = None
+
+    @property
+    def passes(self) -> Passes:
+        """Return the passes over minibatches so far; evaluations are not counted."""
+        return Passes(self.gradients, self.forwards)
 
     def gradient(self, batch: Batch, objective: Objective | None = None) -> Tensor:
         """Take the gradient at `point` on a minibatch and return the loss."""
-        self._slopes = None
-        inputs, target = self.place(batch)
+        self._layer_gradients = None
+        inputs, target = self.to_device(batch)
         if objective is None:
             loss = self.task.loss(self.module(inputs), target)
         else:
             loss = self._with_objective(inputs, target, objective)
-        self._slopes = torch.autograd.grad(loss, self._parameters, allow_unused=True)
+        self._layer_gradients = torch.autograd.grad(loss, self._parameters, allow_unused=True)
         self.gradients += 1
         self.forwards += 1
         return loss.detach()
@@ -67,23 +86,24 @@ class Oracle:
         """Return the last gradient as a flat vector, which the caller may change."""
         if self._grad is None:
             self._grad = torch.empty_like(self.point)
-        if self._slopes is not None:
-            for view, slope in zip(self.layout.views(self._grad).values(), self._slopes, strict=True):
-                if slope is None:
+        if self._layer_gradients is not None:
+            views = self.layout.views(self._grad).values()
+            for view, gradient in zip(views, self._layer_gradients, strict=True):
+                if gradient is None:
                     view.zero_()
                 else:
-                    view.copy_(slope)
-            self._slopes = None
+                    view.copy_(gradient)
+            self._layer_gradients = None
         return self._grad
 
     def descend(self, rate: float) -> None:
         """Move the point by −rate·gradient; one that was not laid out is not laid out for this."""
-        if self._slopes is None:
+        if self._layer_gradients is None:
             self.point.add_(self.grad, alpha=-rate)
             return
-        used = [slope is not None for slope in self._slopes]
-        slopes = [slope for slope in self._slopes if slope is not None]
-        torch._foreach_add_([*compress(self._places, used)], slopes, alpha=-rate)
+        used = [gradient is not None for gradient in self._layer_gradients]
+        gradients = [gradient for gradient in self._layer_gradients if gradient is not None]
+        torch._foreach_add_([*compress(self._views, used)], gradients, alpha=-rate)
 
     def load_buffers(self, buffers: Vector) -> None:
         """Take over a model's float buffers; counters (BatchNorm's of its batches) start anew."""
@@ -126,7 +146,7 @@ class Oracle:
         else:
             torch.get_device_module(self.device).set_rng_state(state, self.device)
 
-    def place(self, batch: Batch) -> Batch:
+    def to_device(self, batch: Batch) -> Batch:
         """Put a batch on the device in the model's dtype and memory format."""
         inputs, target = batch
         dtype = self.point.dtype
@@ -143,10 +163,10 @@ class Oracle:
         self, vector: Vector, buffers: Vector, data: Batch, prepare: Callable[[Tensor], Tensor]
     ) -> dict[str, float]:
         """Return the mean loss and metrics of a model on data."""
-        return mean(self.sums(vector, buffers, data, prepare), len(data[0]))
+        return mean(self.batch_sums(vector, buffers, data, prepare), len(data[0]))
 
     @torch.no_grad()
-    def sums(
+    def batch_sums(
         self, vector: Vector, buffers: Vector, data: Batch, prepare: Callable[[Tensor], Tensor]
     ) -> list[dict[str, float]]:
         """Return loss and metrics of a model summed over samples, for each batch of the data."""
@@ -155,7 +175,7 @@ class Oracle:
         found = []
         with _evaluating(self.module):
             for x, y in zip(*(torch.split(part, EVALUATION_BATCH) for part in data), strict=True):
-                inputs, target = self.place((prepare(x), y))
+                inputs, target = self.to_device((prepare(x), y))
                 output = self.module(inputs)
                 values: Mapping[str, Tensor] = {
                     "loss": self.task.loss(output, target),
@@ -184,11 +204,11 @@ class Oracle:
         return loss + objective.function(forward, self.point, (inputs, target), objective.context)
 
     @property
-    def still(self) -> nn.Module:
+    def eval_copy(self) -> nn.Module:
         """Return a copy of the model in evaluation mode, for passes at other vectors."""
-        if self._still is None:
-            self._still = copy.deepcopy(self.task.model).to(self.device).eval()
-        return self._still
+        if self._eval_copy is None:
+            self._eval_copy = copy.deepcopy(self.task.model).to(self.device).eval()
+        return self._eval_copy
 
 
 class Forward:
@@ -214,7 +234,7 @@ class Forward:
         """Return the model's penultimate features at a vector."""
         if vector is self._oracle.point:
             return self._features
-        with watched(self._oracle.still, self._oracle.task.features) as found:
+        with watched(self._oracle.eval_copy, self._oracle.task.features) as found:
             self._elsewhere(vector, inputs)
         return found[-1]
 
@@ -223,7 +243,7 @@ class Forward:
         oracle = self._oracle
         oracle.forwards += 1
         tensors = {**oracle.layout.views(vector), **oracle.buffer_layout.views(oracle.buffers)}
-        output: Tensor = functional_call(oracle.still, tensors, (inputs,))
+        output: Tensor = functional_call(oracle.eval_copy, tensors, (inputs,))
         return output
 
 

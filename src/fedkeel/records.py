@@ -19,6 +19,30 @@ class Nothing(NamedTuple):
     """The record without fields: a method that keeps or sends nothing."""
 
 
+class RecordList(tuple[Record, ...]):
+    """Records side by side as one record, their names the numbers from 0 on."""
+
+    __slots__ = ()
+
+    def __new__(cls, *parts: Record) -> RecordList:
+        """Take the records one by one."""
+        return super().__new__(cls, parts)
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return tuple(self)
+
+    @property
+    def _fields(self) -> tuple[str, ...]:
+        return tuple(str(index) for index in range(len(self)))
+
+
+class ClientMemory(NamedTuple):
+    """What a client keeps between rounds: the method's memory (None: none yet) and the probes' notes."""
+
+    method: Record
+    notes: RecordList = RecordList()
+
+
 def is_record(value: object) -> TypeGuard[Any]:
     """Tell whether a value is a record."""
     return isinstance(value, tuple) and hasattr(value, "_fields")
@@ -62,10 +86,10 @@ def nbytes(record: Record) -> int:
     return sum(tensor.numel() * tensor.element_size() for _, tensor in leaves(record))
 
 
-def apart(record: Record, lent: Tensor) -> Record:
-    """Return the record with copies of whatever lies in the memory of a lent tensor."""
-    place = lent.untyped_storage().data_ptr()
-    return transform(lambda t: t.clone() if t.untyped_storage().data_ptr() == place else t, record)
+def without_views_of(tensor: Tensor, record: Record) -> Record:
+    """Return the record with copies of whatever lies in the memory of a tensor."""
+    memory = tensor.untyped_storage().data_ptr()
+    return transform(lambda t: t.clone() if t.untyped_storage().data_ptr() == memory else t, record)
 
 
 def stack(records: Sequence[Record]) -> Record:

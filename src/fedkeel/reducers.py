@@ -1,14 +1,16 @@
 """What stands between the clients' uploads and the server: a weighted mean, or a robust rule.
 
-A reducer folds the uploads of a chunk of clients into a part and merges the parts. Chunks hold eight clients
-by drawn position and are folded and merged in that order, so every engine gets the same sum to the bit.
+A reducer adds the uploads of a chunk one by one to a part and merges the parts. Chunks hold eight clients by
+drawn position and are added and merged in that order, so every engine gets the same sum to the bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
 from fedkeel.records import Record, stack, transform
@@ -17,20 +19,21 @@ CHUNK = 8
 
 
 class Reducer(Protocol):
-    """Folds weighted uploads and merges the parts into what the server aggregates."""
+    """Adds weighted uploads to parts and merges the parts into what the server aggregates."""
 
-    def fold(self, uploads: Iterable[tuple[float, Record]]) -> Any:
-        """Return one part of a chunk of (weight, upload)."""
+    def add(self, part: Any, weight: float, upload: Record) -> Any:
+        """Return the part with one more upload; the part is None at first."""
 
     def merge(self, parts: Sequence[Any]) -> Record:
         """Return the reduced upload from the parts in order."""
 
 
-class Part(NamedTuple):
-    """A weighted sum of uploads and its weight."""
+class WeightedSum(NamedTuple):
+    """Uploads times their weights, added up; `owned` where the sum lies in memory of its own."""
 
     total: Record
     weight: float
+    owned: bool
 
 
 class Mean:
@@ -39,44 +42,56 @@ class Mean:
     def __repr__(self) -> str:
         return "Mean()"
 
-    def fold(self, uploads: Iterable[tuple[float, Record]]) -> Part:
-        """Sum the weighted uploads of a chunk, one at a time; a single one of weight 1 is the sum itself."""
-        total, sum_of_weights, own = None, 0.0, False
-        for weight, upload in uploads:
-            if total is None:
-                own = weight != 1.0
-                total = transform(lambda t, w=weight: t * w, upload) if own else upload
-            elif own:
-                transform(lambda t, u, w=weight: t.add_(u, alpha=w), total, upload)
-            else:
-                total, own = transform(lambda t, u, w=weight: t.add(u, alpha=w), total, upload), True
-            sum_of_weights += weight
-        return Part(total, sum_of_weights)
+    def add(self, part: WeightedSum | None, weight: float, upload: Record) -> WeightedSum:
+        """Add an upload times its weight; a single one of weight 1 is the sum itself."""
+        if part is None:
+            if weight == 1.0:
+                return WeightedSum(upload, weight, owned=False)
+            return WeightedSum(transform(lambda t: t * weight, upload), weight, owned=True)
+        if part.owned:
+            total = transform(lambda t, u: t.add_(u, alpha=weight), part.total, upload)
+        else:
+            total = transform(lambda t, u: t.add(u, alpha=weight), part.total, upload)
+        return WeightedSum(total, part.weight + weight, owned=True)
 
-    def merge(self, parts: Sequence[Part]) -> Record:
+    def merge(self, parts: Sequence[WeightedSum]) -> Record:
         """Add the parts in order and divide by the weight."""
         first, *rest = parts
-        total, weight = first
+        total, weight = first.total, first.weight
         for part in rest:
             total = transform(lambda t, u: t + u, total, part.total)
             weight += part.weight
         return transform(lambda t: t / weight, total)
 
 
-class Median:
+class StackReducer(ABC):
+    """A reducer that sees all uploads at once: write `reduce`."""
+
+    @abstractmethod
+    def reduce(self, uploads: Record, weights: Tensor) -> Record:
+        """Return one upload from the stacked ones, (clients, …) each, and the weights, (clients,)."""
+
+    def add(
+        self, part: list[tuple[float, Record]] | None, weight: float, upload: Record
+    ) -> list[tuple[float, Record]]:
+        """Keep every upload with its weight."""
+        return [*(part or []), (weight, upload)]
+
+    def merge(self, parts: Sequence[list[tuple[float, Record]]]) -> Record:
+        """Stack all uploads in drawn order and reduce them."""
+        weights, uploads = zip(*(entry for part in parts for entry in part), strict=True)
+        return self.reduce(stack(uploads), torch.tensor(weights, dtype=torch.float64))
+
+
+class Median(StackReducer):
     """The coordinate-wise median: one wild upload cannot move it far. Weights are not used."""
 
     def __repr__(self) -> str:
         return "Median()"
 
-    def fold(self, uploads: Iterable[tuple[float, Record]]) -> list[Record]:
-        """Keep every upload of a chunk."""
-        return [upload for _, upload in uploads]
-
-    def merge(self, parts: Sequence[list[Record]]) -> Record:
-        """Take the median over all uploads, the mean of the two middle ones where their number is even."""
-        stacked = stack([upload for part in parts for upload in part])
-        return transform(_median, stacked)
+    def reduce(self, uploads: Record, weights: Tensor) -> Record:
+        """Take the median of each coordinate, the mean of the two middle ones where their number is even."""
+        return transform(_median, uploads)
 
 
 def _median(tensors: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor
 from fedkeel.algorithm import Momentum, Plan, Sharp, Walk
 from fedkeel.oracle import Batch, Oracle
 from fedkeel.vector import Vector, norm, scalar_like
+from fedkeel.work import Work
 
 TINY = 1e-7  # keeps a shift finite where the gradient is zero
 
@@ -23,9 +24,14 @@ class Pace(NamedTuple):
     clip: float | None = None
     clip_direction: bool = False
 
+    @classmethod
+    def of(cls, work: Work, lr: float) -> Pace:
+        """Return the pace of local work in a round with that rate."""
+        return cls(lr, work.weight_decay, work.clip, work.clip_on == "direction")
 
-class Taken(NamedTuple):
-    """A walk and what was seen on the way: the mean minibatch loss and the number of gradients."""
+
+class WalkResult(NamedTuple):
+    """A finished walk, its mean minibatch loss and the number of its gradients."""
 
     walk: Walk
     loss: Tensor
@@ -40,7 +46,7 @@ def take(
     full_gradient: Callable[[Vector], Vector],
     *,
     trace: Callable[[Vector], None] | None = None,
-) -> Taken:
+) -> WalkResult:
     """Walk as planned over the given minibatches; `trace` is shown the point before every step.
 
     The walk's end is the oracle's own point: it is good until the oracle moves on.
@@ -67,7 +73,7 @@ def take(
         dual=step.dual,
         full_gradient=full,
     )
-    return Taken(walk, losses / steps, steps * (2 if step.sharp else 1))
+    return WalkResult(walk, losses / steps, steps * (2 if step.sharp else 1))
 
 
 class _Step:
@@ -154,9 +160,9 @@ def bias_of(plan: Plan, anchor: Vector) -> Vector | None:
     return drawn if plan.push is None else plan.push + drawn
 
 
-def sharp_of(given: Sharp | float | None) -> Sharp | None:
+def sharp_of(wanted: Sharp | float | None) -> Sharp | None:
     """Return the sharp step a plan asks for, None where it would change nothing."""
-    sharp = Sharp(float(given)) if isinstance(given, int | float) else given
+    sharp = Sharp(float(wanted)) if isinstance(wanted, int | float) else wanted
     return None if sharp is None or (sharp.rho == 0.0 and sharp.dual is None) else sharp
 
 

@@ -8,10 +8,10 @@ from typing import Literal
 import numpy as np
 
 from fedkeel.errors import ConfigError
-from fedkeel.values import Count, NonNegative, Positive, UnitInterval, value
+from fedkeel.frozen import Count, NonNegative, Positive, UnitInterval, frozen
 
 
-@value
+@frozen
 class Drop:
     """Multiply the rate by `factor` from round `at` on (Rethinking, Figure 7)."""
 
@@ -23,7 +23,7 @@ class Drop:
         return self.factor if round >= self.at else 1.0
 
 
-@value
+@frozen
 class InverseTime:
     """Divide the rate by the number of the round, counted from one: c/t."""
 
@@ -32,7 +32,7 @@ class InverseTime:
         return 1.0 / (round + 1)
 
 
-@value
+@frozen
 class InverseRoot:
     """Divide the rate by the root of the number of rounds: the 1/√T of the theorems."""
 
@@ -41,7 +41,7 @@ class InverseRoot:
         return 1.0 / math.sqrt(rounds)
 
 
-@value
+@frozen
 class Work:
     """A client's local work in one round.
 
@@ -85,7 +85,7 @@ class Work:
         return self.epochs * self._per_epoch(samples)
 
     def order(self, samples: int, rng: np.random.Generator) -> list[np.ndarray]:
-        """Draw the minibatches of a walk: a list of places, one a step."""
+        """Draw the minibatches of a walk: indices of samples, one array per step."""
         count = self.count(samples)
         if self.batch_size is None or self.batch_size >= samples:
             return [np.arange(samples)] * count

@@ -9,8 +9,8 @@ import pytest
 
 from fedkeel.cli import compare
 from fedkeel.cli.display import Board
-from fedkeel.comparison import Comparison, changes, folder
-from fedkeel.experiment import Experiment
+from fedkeel.experiments.comparison import Comparison, changes, folder
+from fedkeel.experiments.experiment import Experiment
 
 TINY = ("--clients", "4", "--cohort", "2", "--steps", "1", "--batch-size", "8", "--rounds", "3")
 

@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from fedkeel.cli import app
-from fedkeel.experiment import Experiment
+from fedkeel.experiments.experiment import Experiment
 
 SETTINGS = ("data.clients=10", "cohort=2", "work.epochs=1", "engine=serial")
 SMALL = [*(word for setting in SETTINGS for word in ("--set", setting)), "--rounds", "1"]

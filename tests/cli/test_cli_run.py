@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from children import interruptible
 
-from fedkeel.experiment import Experiment
+from fedkeel.experiments.experiment import Experiment
 
 LONG = [
     *("--clients", "4", "--cohort", "2", "--steps", "1", "--batch-size", "8"),

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedkeel.data.dealing import choose, dirichlet_logits, exhaust, lift, normalise
+from fedkeel.data.allocation import choose, dirichlet_logits, exhaust, lift, normalise
 from fedkeel.data.partition import IID, DirichletByClass, DirichletByClient, Natural, Pathological
 
 alphas = st.sampled_from([5e-324, 1e-300, 1e-12, 1e-3, 0.1, 1.0, 7.5, 1e4, 1e300])

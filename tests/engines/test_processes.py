@@ -19,8 +19,8 @@ from fedkeel.engines.processes import Processes, pickles
 from fedkeel.engines.serial import threads
 from fedkeel.oracle import Oracle
 from fedkeel.records import leaves
-from fedkeel.runner import open_session
-from fedkeel.training import Session
+from fedkeel.running.session import Session
+from fedkeel.running.train import open_session
 
 WORK = fk.Work(epochs=1, batch_size=4, lr=0.05)
 METHODS = [

@@ -19,7 +19,7 @@ from fedkeel.engines.processes.judging import samples
 from fedkeel.engines.processes.shared import ALIGNED
 from fedkeel.engines.serial import threads
 from fedkeel.oracle import Oracle
-from fedkeel.runner import open_session
+from fedkeel.running.train import open_session
 
 WORK = fk.Work(steps=2, batch_size=8, lr=0.05)
 SAMPLES, FEATURES = 3500, 31  # a short last batch, and every other batch off the alignment of the first

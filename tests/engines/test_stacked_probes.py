@@ -15,7 +15,7 @@ from torch import nn
 import fedkeel as fk
 from fedkeel.probes import PROBES, Cosine, Divergence, Diversity, Drift, Probe, Switching
 from fedkeel.probes.watch import Paths
-from fedkeel.runs import read_rows
+from fedkeel.running.run_directory import read_rows
 
 PROBLEM = tiny_net([3, 8, 5, 11, 4, 7])
 METHODS = [

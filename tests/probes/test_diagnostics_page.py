@@ -10,7 +10,7 @@ import torch
 from problems import tiny_net
 
 import fedkeel as fk
-from fedkeel.expression import parse_method, parse_probe
+from fedkeel.experiments.expression import parse_method, parse_probe
 from fedkeel.oracle import Oracle
 from fedkeel.probes import PROBES
 

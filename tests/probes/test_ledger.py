@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import fedkeel as fk
 from fedkeel.cli.app import app
 from fedkeel.explain import explain_method
-from fedkeel.ledger import CLAIMS, count, findings
+from fedkeel.studies.costs import CLAIMS, count, findings
 
 
 @pytest.mark.slow

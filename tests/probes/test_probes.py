@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 import fedkeel as fk
-from fedkeel.engines.local import minibatches
+from fedkeel.engines.client import minibatches
 from fedkeel.probes import (
     ClientAccuracy,
     Cosine,
@@ -27,7 +27,7 @@ from fedkeel.probes import (
     Update,
 )
 from fedkeel.probes.cosine import sketch
-from fedkeel.runner import open_session
+from fedkeel.running.train import open_session
 
 SIZES = [3, 8, 5, 11, 4, 7]
 WORK = fk.Work(epochs=2, batch_size=3, lr=0.08, lr_decay=0.9, weight_decay=0.02)

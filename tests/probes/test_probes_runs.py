@@ -10,13 +10,13 @@ import torch
 from problems import tiny_net
 
 import fedkeel as fk
-from fedkeel.experiment import Experiment
-from fedkeel.expression import parse_method, parse_probe
+from fedkeel.experiments.experiment import Experiment
+from fedkeel.experiments.expression import parse_method, parse_probe
+from fedkeel.frozen import frozen
 from fedkeel.probes import PROBES, Cosine, Divergence, Diversity, Drift, Layers, Switching
 from fedkeel.probes.base import Probe, number
 from fedkeel.probes.watch import Path as WalkPath
-from fedkeel.runs import read_rows
-from fedkeel.values import value
+from fedkeel.running.run_directory import read_rows
 
 SIZES = [3, 8, 5, 11, 4, 7, 6, 9, 5, 4]
 WORK = fk.Work(epochs=1, batch_size=3, lr=0.1)
@@ -185,7 +185,7 @@ def test_every_probe_reads_back_and_documents_its_columns(make: Any) -> None:
         assert kind[0] in make.__doc__
 
 
-@value
+@frozen
 class Largest(Probe):
     """A probe of one's own: the largest coordinate that a client has moved, on average."""
 

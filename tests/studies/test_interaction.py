@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import fedkeel as fk
+from fedkeel.running.session import Session
 from fedkeel.studies.interaction import Moment, interaction, study
-from fedkeel.training import Session
 
 
 def by_hand(

@@ -12,9 +12,9 @@ import torch
 from problems import expect, tiny_net
 
 import fedkeel as fk
-from fedkeel.runner import open_session
+from fedkeel.running.session import Session
+from fedkeel.running.train import open_session
 from fedkeel.studies.stability import Stability, local_discrepancy, stability, swapped
-from fedkeel.training import Session
 
 SIZES = [6] * 8
 WORK = fk.Work(epochs=2, batch_size=3, lr=0.08)
@@ -61,7 +61,7 @@ def test_one_sample_replaced_is_one_sample() -> None:
 def test_local_stability_is_the_largest_distance_between_two_walks() -> None:
     problem = tiny_net(SIZES)
     session = open_session(problem.task, problem.federation, fk.FedAvg(), rounds=2, cohort=3, work=WORK)
-    from fedkeel.engines.local import minibatches
+    from fedkeel.engines.client import minibatches
 
     paths = []
     for i in session.loop.population.draw(0):

@@ -15,7 +15,7 @@ from fedkeel.cli.constants import measure
 from fedkeel.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fedkeel.experiment import Experiment
+    from fedkeel.experiments.experiment import Experiment
     from fedkeel.studies.constants import Findings
     from fedkeel.theory.advice import Given
 

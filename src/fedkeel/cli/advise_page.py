@@ -11,7 +11,7 @@ from fedkeel.cli.constants import number, print_constants
 from fedkeel.cli.display import console, plain_table
 
 if TYPE_CHECKING:
-    from fedkeel.experiment import Experiment
+    from fedkeel.experiments.experiment import Experiment
     from fedkeel.studies.constants import Findings
     from fedkeel.theory.advice import Given, Limit, Prospect, Verdict
 

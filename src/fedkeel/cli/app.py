@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from fedkeel.cli import advise, bounds, compare, costs, look, run, search, split, study
+from fedkeel.cli import advise, bounds, compare, costs, run, search, show, split, study
 from fedkeel.errors import FedkeelError
 
 _DEBUG = "--debug"
@@ -50,7 +50,7 @@ app = typer.Typer(
     epilog="Exit codes: 0 done, 2 bad configuration, 3 data, 4 diverged, 5 too few clients answered, "
     "6 storage, 130 stopped.\n\n[bold]Start with:[/] fedkeel demo",
 )
-for commands in (compare, run, look, split, advise, bounds, costs, study, search):
+for commands in (compare, run, show, split, advise, bounds, costs, study, search):
     commands.register(app)
 
 

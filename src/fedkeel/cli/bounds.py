@@ -247,9 +247,9 @@ def _json(curves: list[Curve], over: str, knobs: Knobs) -> dict[str, Any]:
 
 
 def _write(path: Path, curves: list[Curve], over: str, entries: dict[str, Entry], knobs: Knobs) -> None:
-    from fedkeel.runs import storage, write_durably  # noqa: PLC0415  heavy
+    from fedkeel.files import storage_errors, write_durably  # noqa: PLC0415  heavy
 
     about = [f"{name}: {entry.what}" for name, entry in entries.items()]
     shown = ", ".join(f"{k} = {v:g}" for k, v in dataclasses.asdict(knobs).items() if k != over)
-    with storage(path):
+    with storage_errors(path):
         write_durably(path, make_page(curves, over, about, shown).encode())

@@ -15,7 +15,7 @@ from fedkeel.cli.display import Board, console, plain_table
 from fedkeel.errors import Diverged, Stopped, StorageError
 
 if TYPE_CHECKING:
-    from fedkeel.comparison import Comparison
+    from fedkeel.experiments.comparison import Comparison
     from fedkeel.report import Trial
 
 _COMPARE_EXAMPLES = """[bold]Examples[/]
@@ -45,8 +45,8 @@ def register(app: typer.Typer) -> None:
 
 def demo(out: opt.Out = None, as_json: opt.Json = False) -> None:
     """See a result in a minute: three methods × three seeds on digits, on clients that differ strongly."""
-    from fedkeel.comparison import Comparison  # noqa: PLC0415  heavy
-    from fedkeel.experiment import Experiment  # noqa: PLC0415
+    from fedkeel.experiments.comparison import Comparison  # noqa: PLC0415  heavy
+    from fedkeel.experiments.experiment import Experiment  # noqa: PLC0415
 
     base = Experiment().with_settings(_DEMO)
     _go(Comparison.of(_DEMO_METHODS, 3, base), out or paths.fresh("demo"), as_json=as_json)
@@ -81,7 +81,7 @@ def compare(
     Without --target, the highest accuracy that every run reached serves.
     """
     base = opt.experiment(file, settings, locals())
-    from fedkeel.comparison import Comparison  # noqa: PLC0415  heavy
+    from fedkeel.experiments.comparison import Comparison  # noqa: PLC0415  heavy
 
     comparison = Comparison.of(methods, seeds, base)
     _go(comparison, out or paths.fresh("compare"), as_json=as_json)
@@ -89,7 +89,7 @@ def compare(
 
 def go_on(directory: Path, rounds: int | None, *, as_json: bool) -> None:
     """Go on with the comparison in a directory."""
-    from fedkeel.comparison import Comparison  # noqa: PLC0415  heavy
+    from fedkeel.experiments.comparison import Comparison  # noqa: PLC0415  heavy
 
     comparison = Comparison.load(directory)
     if rounds is not None:
@@ -120,10 +120,10 @@ def _go(comparison: Comparison, out: Path, *, as_json: bool) -> None:
 
 def _check_free(out: Path) -> None:
     """Refuse a directory that holds something else."""
-    from fedkeel.comparison import FILE  # noqa: PLC0415  heavy
-    from fedkeel.runs import storage  # noqa: PLC0415
+    from fedkeel.experiments.comparison import FILE  # noqa: PLC0415  heavy
+    from fedkeel.files import storage_errors  # noqa: PLC0415
 
-    with storage(out):
+    with storage_errors(out):
         found = sorted(path.name for path in out.iterdir()) if out.exists() else []
     strangers = [name for name in found if name != ".lock"]
     if strangers and FILE not in strangers:
@@ -134,7 +134,7 @@ def _play(comparison: Comparison, out: Path, *, quiet: bool) -> list[Trial]:
     """Play what is not played yet. What is compared is written with the first round, so that a mistake in
     the settings leaves nothing behind."""
     from fedkeel.report.tables import final  # noqa: PLC0415
-    from fedkeel.runs import read_rows  # noqa: PLC0415
+    from fedkeel.running.run_directory import read_rows  # noqa: PLC0415
 
     jobs = comparison.jobs(out)
     trials: list[Trial] = []
@@ -191,8 +191,8 @@ def report(comparison: Comparison, trials: list[Trial], out: Path) -> dict[str, 
 
 
 def _write_page(comparison: Comparison, trials: list[Trial], path: Path) -> None:
+    from fedkeel.files import storage_errors, write_durably  # noqa: PLC0415
     from fedkeel.report import judge, make_page, reachable_target  # noqa: PLC0415
-    from fedkeel.runs import storage, write_durably  # noqa: PLC0415
 
     text = make_page(
         f"{_listed(comparison.methods)} on {comparison.base.data.name}",
@@ -202,7 +202,7 @@ def _write_page(comparison: Comparison, trials: list[Trial], path: Path) -> None
         commands=[comparison.command(), comparison.command_of_run(comparison.methods[-1], 0)],
         settings=comparison.base.to_toml(),
     )
-    with storage(path):
+    with storage_errors(path):
         write_durably(path, text.encode())
 
 

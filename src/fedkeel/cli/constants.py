@@ -14,7 +14,7 @@ from fedkeel.cli.display import console, plain_table
 from fedkeel.cli.resuming import resumable
 
 if TYPE_CHECKING:
-    from fedkeel.experiment import Experiment
+    from fedkeel.experiments.experiment import Experiment
     from fedkeel.studies.constants import Estimate, Findings, Frontier
 
 EXAMPLES = """[bold]Examples[/]
@@ -86,22 +86,15 @@ def constants(
 
 def measure(experiment: Experiment, effort: dict[str, int], out: Path | None, *, quiet: bool) -> Findings:
     """Run the study of an experiment with progress; `out` is where it can go on."""
+    from fedkeel.options import SERIAL  # noqa: PLC0415
     from fedkeel.studies.constants import Effort, study  # noqa: PLC0415  heavy
 
-    federation = experiment.federation()
     with nullcontext() if out is None else resumable(out), Stages(stderr=quiet) as stages:
         return study(
-            experiment.task(federation),
-            federation,
-            experiment.algorithm(),
-            cohort=experiment.cohort,
-            work=experiment.work,
-            seed=experiment.seed,
-            sampling=experiment.sampling,
-            weighting=experiment.weighting,
-            device=experiment.device,
+            experiment.settings(),
+            SERIAL.model_copy(update={"device": experiment.device}),
             effort=Effort(**effort),
-            keep=out,
+            directory=out,
             progress=stages.tell,
         )
 

@@ -14,7 +14,7 @@ from fedkeel.cli.advise_progress import Stages
 from fedkeel.cli.display import console, plain_table
 
 if TYPE_CHECKING:
-    from fedkeel.ledger import Finding, Line, Quantity
+    from fedkeel.studies.costs import Finding, Line, Quantity
 
 _EXAMPLES = """[bold]Examples[/]
 
@@ -56,8 +56,8 @@ def costs(
 
     FedInit's Tables 7 and 9, the poster's table and the communication column of FedSAGD's Table 1.
     """
-    from fedkeel.expression import parse_method, spell_method  # noqa: PLC0415  heavy
-    from fedkeel.ledger import count, findings  # noqa: PLC0415
+    from fedkeel.experiments.expression import parse_method, spell_method  # noqa: PLC0415  heavy
+    from fedkeel.studies.costs import count, findings  # noqa: PLC0415
 
     named = {spell_method(text): parse_method(text) for text in methods or _PRINTED}
     with Stages(stderr=True) as stages:
@@ -71,7 +71,7 @@ def costs(
 
 
 def _plain(lines: list[Line], found: list[Finding]) -> dict[str, Any]:
-    from fedkeel.ledger import CLAIMS  # noqa: PLC0415
+    from fedkeel.studies.costs import CLAIMS  # noqa: PLC0415
 
     named = {line.method for line in lines}
     return {
@@ -82,8 +82,8 @@ def _plain(lines: list[Line], found: list[Finding]) -> dict[str, Any]:
 
 
 def _print(lines: list[Line], found: list[Finding], rounds: int) -> None:
-    from fedkeel.ledger.claims import FEDSAGD, POSTER, TABLE_7, TABLE_9  # noqa: PLC0415
-    from fedkeel.ledger.judge import conventions  # noqa: PLC0415
+    from fedkeel.studies.costs.claims import FEDSAGD, POSTER, TABLE_7, TABLE_9  # noqa: PLC0415
+    from fedkeel.studies.costs.disagreements import conventions  # noqa: PLC0415
 
     screen = console()
     tables: list[tuple[str, Quantity, tuple[str, ...], tuple[str, ...]]] = [
@@ -128,7 +128,7 @@ def _counts(line: Line, columns: tuple[str, ...]) -> list[str]:
 
 
 def _printed(method: str, quantity: Quantity, source: str) -> str:
-    from fedkeel.ledger.claims import claims_of  # noqa: PLC0415
+    from fedkeel.studies.costs.claims import claims_of  # noqa: PLC0415
 
     return next((claim.text for claim in claims_of(method, quantity) if claim.source == source), "—")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from fedkeel.experiment import Experiment
+    from fedkeel.experiments.experiment import Experiment
 
 _DATA, _WORK, _RUN, _PILOT = "Data and model", "Local work", "The run", "The pilot"
 
@@ -117,7 +117,7 @@ def experiment(file: Path | None, settings: list[str] | None, options: dict[str,
 
     `options` may be all that a command was given: what is no part of an experiment is passed over.
     """
-    from fedkeel.experiment import Experiment  # noqa: PLC0415  heavy
+    from fedkeel.experiments.experiment import Experiment  # noqa: PLC0415  heavy
 
     base = Experiment() if file is None else Experiment.load(file)
     given = [

@@ -15,8 +15,8 @@ from fedkeel.cli.display import Board, console, shown_time
 from fedkeel.errors import ConfigError, Stopped, StorageError
 
 if TYPE_CHECKING:
-    from fedkeel.experiment import Experiment
-    from fedkeel.runner import Result
+    from fedkeel.experiments.experiment import Experiment
+    from fedkeel.running.train import Result
 
 _RUN_EXAMPLES = """[bold]Examples[/]
 
@@ -85,15 +85,15 @@ def resume(
     as_json: opt.Json = False,
 ) -> None:
     """Go on with a run or a comparison that was stopped; the result is as if it never had been."""
-    from fedkeel.comparison import FILE  # noqa: PLC0415  heavy
+    from fedkeel.experiments.comparison import FILE  # noqa: PLC0415  heavy
 
     if (directory / FILE).exists():
         from fedkeel.cli.compare import go_on  # noqa: PLC0415
 
         go_on(directory, rounds, as_json=as_json)
         return
-    from fedkeel.experiment import Experiment  # noqa: PLC0415
-    from fedkeel.runs import read_manifest, read_rows  # noqa: PLC0415
+    from fedkeel.experiments.experiment import Experiment  # noqa: PLC0415
+    from fedkeel.running.run_directory import read_manifest, read_rows  # noqa: PLC0415
 
     manifest = read_manifest(directory)
     experiment = Experiment.load(directory)
@@ -102,8 +102,8 @@ def resume(
 
 
 def _train(experiment: Experiment, directory: Path, *, resuming: bool, as_json: bool) -> None:
-    from fedkeel.expression import spell_method  # noqa: PLC0415
-    from fedkeel.runs import read_rows  # noqa: PLC0415
+    from fedkeel.experiments.expression import spell_method  # noqa: PLC0415
+    from fedkeel.running.run_directory import read_rows  # noqa: PLC0415
 
     name = f"{spell_method(experiment.method)}, seed {experiment.seed}"
     before = len(read_rows(directory)) if resuming else 0

@@ -64,8 +64,8 @@ def sweep(
 ) -> None:
     """Run one setting over several values and seeds, in parallel; a table, the best setting, a plot."""
     base = opt.experiment(file, settings, locals())
+    from fedkeel.experiments.sweep import Sweep, play, report  # noqa: PLC0415
     from fedkeel.report.tables import Summary, cells, reachable_target  # noqa: PLC0415  heavy
-    from fedkeel.studies.sweep import Sweep, play, report  # noqa: PLC0415
 
     made = Sweep.of(over, values.split(";" if ";" in values else ","), seeds, base)
     place = out or paths.fresh("sweep")
@@ -115,9 +115,9 @@ def tune(
 ) -> None:
     """Search settings for the best final accuracy with Optuna; hopeless trials are pruned by rounds."""
     base = opt.experiment(file, settings, locals())
-    from fedkeel.comparison import changes  # noqa: PLC0415  heavy
-    from fedkeel.studies.tune import knob  # noqa: PLC0415
-    from fedkeel.studies.tune import tune as search  # noqa: PLC0415
+    from fedkeel.experiments.comparison import changes  # noqa: PLC0415  heavy
+    from fedkeel.experiments.tune import knob  # noqa: PLC0415
+    from fedkeel.experiments.tune import tune as search  # noqa: PLC0415
 
     place = out or paths.fresh("tune")
     screen = console(stderr=True)

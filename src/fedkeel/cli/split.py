@@ -38,9 +38,9 @@ def split(
 ) -> None:
     """Draw a split: clients across, classes down, darker for more samples."""
     from fedkeel.data import load  # noqa: PLC0415  heavy
-    from fedkeel.expression import parse_split  # noqa: PLC0415
+    from fedkeel.experiments.expression import parse_split  # noqa: PLC0415
+    from fedkeel.files import storage_errors  # noqa: PLC0415
     from fedkeel.report import picture as draw  # noqa: PLC0415
-    from fedkeel.runs import storage  # noqa: PLC0415
 
     kinds: dict[str, Callable[[Portrait], str | bytes]] = {
         ".html": draw.as_html,
@@ -55,7 +55,7 @@ def split(
     picture = draw.portrait(federation)
     if out is not None:
         drawn = kinds[out.suffix](picture)
-        with storage(out):
+        with storage_errors(out):
             out.write_bytes(drawn if isinstance(drawn, bytes) else drawn.encode())
     if as_json:
         told = {"title": picture.title, "hash": federation.fingerprint(), "counts": picture.counts.tolist()}

@@ -18,8 +18,9 @@ from fedkeel.cli.resuming import resumable, say_what_is_there
 from fedkeel.errors import Diverged
 
 if TYPE_CHECKING:
-    from fedkeel.experiment import Experiment
-    from fedkeel.training import Row
+    from fedkeel.experiments.experiment import Experiment
+    from fedkeel.options import Execution
+    from fedkeel.running.round import Row
 
 _AGAIN = """
 
@@ -86,11 +87,11 @@ def stability(
         for number, (name, one) in enumerate(experiments.items()):
             with _named(name):
                 result = study(
-                    **_common(one),
+                    one.settings(),
+                    _serial_unless_asked(one),
                     replaced=replace,
                     pairs=pairs,
-                    engine="serial" if one.engine == "auto" else one.engine,
-                    keep=folders[name],
+                    directory=folders[name],
                     progress=_shown_runs(board, number * (pairs + 1)),
                 )
             found[name] = result.as_dict()
@@ -161,7 +162,11 @@ def interaction(
             heard: list[Row] = []
             with _named(name):
                 moments = study(
-                    **_common(one), **lens, keep=folders[name], progress=_both(heard.append, board.row)
+                    one.settings(),
+                    _serial_unless_asked(one),
+                    **lens,
+                    directory=folders[name],
+                    progress=_both(heard.append, board.row),
                 )
                 found[name] = [moment._asdict() for moment in moments]
             board.done[number] = base.rounds
@@ -194,7 +199,7 @@ def _print_interaction(found: dict[str, list[dict[str, Any]]], place: Path) -> N
 
 
 def _experiments(methods: list[str], base: Experiment) -> dict[str, Experiment]:
-    from fedkeel.comparison import Comparison  # noqa: PLC0415  heavy
+    from fedkeel.experiments.comparison import Comparison  # noqa: PLC0415  heavy
 
     named = Comparison.of(methods, 1, base).methods
     return {name: base.with_settings([f"method={json.dumps(name)}"]) for name in named}
@@ -204,29 +209,20 @@ def _folders(
     place: Path, kind: str, experiments: dict[str, Experiment], base: Experiment, asked: dict[str, Any]
 ) -> dict[str, Path]:
     """Take the directory for these settings, and return that of each method below it."""
-    from fedkeel.comparison import folder  # noqa: PLC0415  heavy
-    from fedkeel.studies.keeping import claim  # noqa: PLC0415
+    from fedkeel.experiments.comparison import folder  # noqa: PLC0415  heavy
+    from fedkeel.studies.artifacts import claim  # noqa: PLC0415
 
     shared = {key: part for key, part in base.table().items() if key != "method"}
     claim(place, kind, {**shared, **asked})
     return {name: place / folder(name) for name in experiments}
 
 
-def _common(one: Experiment) -> dict[str, Any]:
-    """Return what every study takes of an experiment."""
-    federation = one.federation()
-    return {
-        "task": one.task(federation),
-        "federation": federation,
-        "algorithm": one.algorithm(),
-        "rounds": one.rounds,
-        "cohort": one.cohort,
-        "work": one.work,
-        "seed": one.seed,
-        "sampling": one.sampling,
-        "weighting": one.weighting,
-        "device": one.device,
-    }
+def _serial_unless_asked(one: Experiment) -> Execution:
+    """Return how a study executes its runs: serially, so that its numbers do not depend on a measurement."""
+    from fedkeel.options import Execution  # noqa: PLC0415
+
+    execution = one.execution()
+    return Execution(**{**execution.model_dump(), "engine": "serial"}) if one.engine == "auto" else execution
 
 
 @contextmanager
@@ -269,15 +265,15 @@ def _both(one: Callable[[Row], None], other: Callable[[Row], None]) -> Callable[
 
 
 def _rounds_in(run: Path) -> int:
-    from fedkeel.runs import read_rows  # noqa: PLC0415  heavy
+    from fedkeel.running.run_directory import read_rows  # noqa: PLC0415  heavy
 
     return len(read_rows(run))
 
 
 def _write(place: Path, name: str, title: str, found: dict[str, Any], curves: dict[str, Any]) -> None:
+    from fedkeel.files import storage_errors, write_durably  # noqa: PLC0415
     from fedkeel.report.lines import lines  # noqa: PLC0415  heavy
-    from fedkeel.runs import storage, write_durably  # noqa: PLC0415
 
-    with storage(place):
+    with storage_errors(place):
         write_durably(place / f"{name}.json", json.dumps(found, ensure_ascii=False, indent=2).encode())
         write_durably(place / f"{name}.svg", lines(title, curves).encode())

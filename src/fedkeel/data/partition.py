@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkeel.data.dealing import (
+from fedkeel.data.allocation import (
     Ints,
     by_client,
     choose,

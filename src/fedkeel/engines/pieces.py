@@ -7,12 +7,11 @@ and the chunk is summed here in drawn order: the same additions in the same orde
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from fedkeel.engines.contract import Answer
-from fedkeel.records import Record
-from fedkeel.reducers import CHUNK, Reducer
+from fedkeel.engines.reduction import chunks
+from fedkeel.reducers import CHUNK
 
 
 class Piece(NamedTuple):
@@ -27,11 +26,6 @@ class Piece(NamedTuple):
         return [Piece(place, place + 1, whole=False) for place in range(self.start, self.stop)]
 
 
-def chunks(count: int) -> list[range]:
-    """Return the positions that are summed together."""
-    return [range(start, min(start + CHUNK, count)) for start in range(0, count, CHUNK)]
-
-
 def pieces(sizes: Sequence[int], workers: int) -> list[Piece]:
     """Cut a cohort of clients of these sizes: whole chunks, and singles for the last chunk of each worker."""
     parts = chunks(len(sizes))
@@ -42,15 +36,3 @@ def pieces(sizes: Sequence[int], workers: int) -> list[Piece]:
         *(Piece(part.start, part.stop, whole=True) for part in whole),
         *(Piece(place, place + 1, whole=False) for place in longest_first),
     ]
-
-
-def fold(answers: Iterable[tuple[float, Answer]], reducer: Reducer) -> tuple[Any, list[Answer]]:
-    """Return the sum of weighted answers, and the answers without uploads; one upload at a time is alive."""
-    kept: list[Answer] = []
-
-    def uploads() -> Iterator[tuple[float, Record]]:
-        for weight, answer in answers:
-            kept.append(answer.without_upload())
-            yield weight, answer.upload
-
-    return reducer.fold(uploads()), kept

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
 
 import torch
 
 from fedkeel.data.federation import Batch
-from fedkeel.engines.contract import Harvest, Order, Setting
-from fedkeel.engines.local import answer
-from fedkeel.engines.pieces import chunks, fold
+from fedkeel.engines.client import run_client
+from fedkeel.engines.contract import CohortResult, RoundRequest
+from fedkeel.engines.reduction import Reduction
 from fedkeel.engines.sizing import fits_channels_last, sensible_threads
 from fedkeel.oracle import Oracle
-from fedkeel.records import Record
-from fedkeel.reducers import Reducer
+from fedkeel.records import ClientMemory
+from fedkeel.settings import RunSettings
 from fedkeel.vector import Vector
 
 
@@ -24,25 +23,22 @@ class Serial:
 
     name = "serial"
 
-    def __init__(self, setting: Setting, oracle: Oracle, threads: int | None = None) -> None:
-        self.setting, self.oracle = setting, oracle
-        oracle.channels_last = fits_channels_last(setting, oracle)
-        self.threads = threads or sensible_threads(setting, oracle)
+    def __init__(self, settings: RunSettings, oracle: Oracle, threads: int | None = None) -> None:
+        self.settings, self.oracle = settings, oracle
+        oracle.channels_last = fits_channels_last(settings, oracle)
+        self.threads = threads or sensible_threads(settings, oracle)
 
-    def run(self, order: Order, memories: Sequence[Record], reducer: Reducer) -> Harvest:
+    def run(self, request: RoundRequest, memories: Sequence[ClientMemory]) -> CohortResult:
         """Let every client of the cohort do its round, and reduce what they send."""
-        answers = (
-            (weight, answer(self.setting, self.oracle, order, client, memory))
-            for client, weight, memory in zip(order.clients, order.weights, memories, strict=True)
-        )
+        reduction = Reduction(self.settings.reducer, request.weights)
         with threads(self.threads):
-            parts = [fold(islice(answers, len(chunk)), reducer) for chunk in chunks(len(order.clients))]
-            upload = reducer.merge([part for part, _ in parts])
-        return Harvest.of(upload, [answer for _, kept in parts for answer in kept])
+            for client, memory in zip(request.clients, memories, strict=True):
+                reduction.add(run_client(self.settings, self.oracle, request, client, memory))
+            return reduction.result()
 
-    def judge(self, vectors: Sequence[Vector], buffers: Vector, data: Batch) -> list[dict[str, float]]:
+    def evaluate(self, vectors: Sequence[Vector], buffers: Vector, data: Batch) -> list[dict[str, float]]:
         """Return loss and metrics of each model on samples."""
-        prepare = self.setting.federation.prepare
+        prepare = self.settings.federation.prepare
         with threads(self.threads):
             return [self.oracle.evaluate(vector, buffers, data, prepare) for vector in vectors]
 

@@ -6,34 +6,34 @@ import torch
 from torch import Tensor, nn
 
 from fedkeel.data.federation import Batch
-from fedkeel.engines.contract import Setting
 from fedkeel.oracle import Oracle
+from fedkeel.settings import RunSettings
 
 _FLOPS_WORTH_THREADS = 2e7  # a step below this is faster on one thread, a busy machine makes it ten times so
 _PICTURES_WORTH = 0.5  # numbers that convolutions give a number of their weights
 
 
-def first_batch(setting: Setting, limit: int) -> Batch:
+def first_batch(settings: RunSettings, limit: int) -> Batch:
     """Return some samples of the first client, ready for the model."""
-    x, y = setting.federation.samples(0)
-    return setting.federation.prepare(x[:limit]), y[:limit]
+    x, y = settings.federation.samples(0)
+    return settings.federation.prepare(x[:limit]), y[:limit]
 
 
-def batch_size(setting: Setting) -> int:
+def batch_size(settings: RunSettings) -> int:
     """Return how many samples a step has."""
-    return setting.work.batch_size or int(setting.federation.sizes[0])
+    return settings.work.batch_size or int(settings.federation.sizes[0])
 
 
-def sensible_threads(setting: Setting, oracle: Oracle) -> int:
+def sensible_threads(settings: RunSettings, oracle: Oracle) -> int:
     """Return how many threads a step deserves, from its operations."""
-    return torch.get_num_threads() if step_flops(setting, oracle) > _FLOPS_WORTH_THREADS else 1
+    return torch.get_num_threads() if step_flops(settings, oracle) > _FLOPS_WORTH_THREADS else 1
 
 
-def step_flops(setting: Setting, oracle: Oracle, *, recurrent: bool = False) -> float:
+def step_flops(settings: RunSettings, oracle: Oracle, *, recurrent: bool = False) -> float:
     """Return about how many operations a client's step takes: forward, and twice that backward."""
-    inputs, _ = oracle.place(first_batch(setting, limit=2))
-    found = forward_flops(oracle.still, inputs, recurrent=recurrent)
-    return 3 * found / len(inputs) * batch_size(setting)
+    inputs, _ = oracle.to_device(first_batch(settings, limit=2))
+    found = forward_flops(oracle.eval_copy, inputs, recurrent=recurrent)
+    return 3 * found / len(inputs) * batch_size(settings)
 
 
 def forward_flops(module: nn.Module, inputs: Tensor, *, recurrent: bool = False) -> float:
@@ -58,22 +58,22 @@ def numbers_given(module: nn.Module, inputs: Tensor) -> int:
     return sum(shape.numel() for layer, shape in outputs(module, inputs) if not list(layer.children()))
 
 
-def fits_channels_last(setting: Setting, oracle: Oracle) -> bool:
+def fits_channels_last(settings: RunSettings, oracle: Oracle) -> bool:
     """Tell whether the model has convolutions and is faster on batches in channels-last memory.
 
     Weights stay in the plain format and are laid out anew for every pass, so where they outweigh the
     pictures (a deep network's last layers, short minibatches) the plain format is faster for all.
     """
-    inputs, _ = oracle.place(first_batch(setting, limit=2))
+    inputs, _ = oracle.to_device(first_batch(settings, limit=2))
     if inputs.ndim != 4:
         return False
     try:
-        seen = outputs(oracle.still, inputs.contiguous(memory_format=torch.channels_last))
+        seen = outputs(oracle.eval_copy, inputs.contiguous(memory_format=torch.channels_last))
     except RuntimeError:  # the model reshapes with view(), which needs the plain format
         return False
     convolutions = [(layer, shape) for layer, shape in seen if isinstance(layer, nn.Conv2d)]
     weights = sum(layer.weight.numel() for layer, _ in convolutions)
-    pictures = sum(shape.numel() for _, shape in convolutions) / len(inputs) * batch_size(setting)
+    pictures = sum(shape.numel() for _, shape in convolutions) / len(inputs) * batch_size(settings)
     return bool(convolutions) and pictures > _PICTURES_WORTH * weights
 
 

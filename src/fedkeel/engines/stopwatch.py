@@ -12,10 +12,12 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedkeel.algorithm import Algorithm
-from fedkeel.engines.contract import Choice, Engine, Order, Prospect, Setting
+from fedkeel.engines.contract import Choice, Engine, RoundRequest
 from fedkeel.engines.sizing import first_batch, step_flops
 from fedkeel.oracle import Oracle
+from fedkeel.records import ClientMemory
 from fedkeel.reducers import Mean
+from fedkeel.settings import RunSettings
 
 _STEPS = 8
 _LONG = 5e8  # operations
@@ -23,16 +25,16 @@ _LITTLE = 1e8  # operations that so many more short steps may take: a walk's fir
 _LAPS = 5
 _ENOUGH_SECONDS = 0.3
 
-Build = Callable[[Choice, Setting, Oracle, Prospect], Engine]
-Lap = Callable[[], float]  # runs a cohort once and returns the seconds a step of one client took
+Build = Callable[[Choice, RunSettings, Oracle], Engine]
+Lap = Callable[[], float]  # runs a cohort once and returns the seconds per step of one client
 
 
-def steps_to_time(setting: Setting, flops: float) -> int:
+def steps_to_time(settings: RunSettings, flops: float) -> int:
     """Return how many steps are timed together: where steps are long, one is enough."""
     if flops > _LONG:
         return 1
     steps = max(_STEPS, int(_LITTLE / max(1.0, flops)))
-    return min(steps, setting.work.count(int(setting.federation.sizes[0])))
+    return min(steps, settings.work.count(int(settings.federation.sizes[0])))
 
 
 class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -49,19 +51,19 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return func(*args, **(kwargs or {}))
 
 
-def operations(setting: Setting, oracle: Oracle) -> int:
+def operations(settings: RunSettings, oracle: Oracle) -> int:
     """Return how many tensor operations a forward pass has: the more, the longer a step is recorded."""
-    inputs, _ = oracle.place(first_batch(setting, limit=2))
-    counter, still = _Counter(), oracle.still
+    inputs, _ = oracle.to_device(first_batch(settings, limit=2))
+    counter, model = _Counter(), oracle.eval_copy
     with torch.no_grad(), counter:
-        still(inputs)
+        model(inputs)
     return counter.count
 
 
 @contextmanager
 def timer(
-    setting: Setting,
-    prospect: Prospect,
+    settings: RunSettings,
+    device: torch.device,
     choice: Choice,
     build: Build,
     clock: Callable[[], float] = time.perf_counter,
@@ -71,18 +73,20 @@ def timer(
     What an engine does at once depends on the cohort, so it is as large as in the run, but for serial. The
     first run, which compiles and warms up, is over by then. Raises `Unsuited` where the engine cannot run it.
     """
-    oracle = Oracle(setting.task, setting.device)
-    steps = steps_to_time(setting, step_flops(setting, oracle, recurrent=True))
-    short = setting._replace(work=replace(setting.work, epochs=None, steps=steps))
-    clients = list(range(min(prospect.cohort, 2) if choice.engine == "serial" else prospect.cohort))
-    order = _order(oracle, clients)
+    oracle = Oracle(settings.task, device)
+    steps = steps_to_time(settings, step_flops(settings, oracle, recurrent=True))
+    short = settings.changed(work=replace(settings.work, epochs=None, steps=steps), reducer=Mean())
+    cohort = settings.cohort_size
+    clients = list(range(min(cohort, 2) if choice.engine == "serial" else cohort))
+    request = _request(oracle, clients)
+    memory = ClientMemory(request.algorithm.enlist(request.down.x))
 
     def lap() -> float:
         before = clock()
-        engine.run(order, [order.algorithm.enlist(order.down.x)] * len(clients), Mean())
+        engine.run(request, [memory] * len(clients))
         return (clock() - before) / (steps * len(clients))
 
-    with closing(build(choice, short, oracle, prospect)) as engine:
+    with closing(build(choice, short, oracle)) as engine:
         lap()
         yield lap
 
@@ -97,8 +101,8 @@ def best_of(lap: Lap, enough: Callable[[float], bool], clock: Callable[[], float
     return best
 
 
-def _order(oracle: Oracle, clients: list[int]) -> Order:
+def _request(oracle: Oracle, clients: list[int]) -> RoundRequest:
     """Return a round of FedAvg at rate zero: all of a step's work, and no way to diverge."""
     algorithm = Algorithm()
     down = algorithm.broadcast(algorithm.init(oracle.point.clone()))
-    return Order(algorithm, 0, 0.0, down, oracle.buffers.clone(), clients, [1.0] * len(clients))
+    return RoundRequest(algorithm, 0, 0.0, down, oracle.buffers.clone(), clients, [1.0] * len(clients))

@@ -1,4 +1,4 @@
-"""The methods: one paper a file, and the table of all of them.
+"""The methods: one paper per file, and the table of all of them.
 
 A new method is a file here and a row in `METHODS`.
 """
@@ -6,10 +6,8 @@ A new method is a file here and a row in `METHODS`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
 
 from fedkeel.algorithm import Algorithm
-from fedkeel.errors import ConfigError
 from fedkeel.methods.fedacg import FedACG
 from fedkeel.methods.fedavg import FedAvg
 from fedkeel.methods.fedavgm import FedAvgM
@@ -26,9 +24,9 @@ from fedkeel.methods.fedspeed import FedSpeed
 from fedkeel.methods.mimelite import MimeLite
 from fedkeel.methods.moon import MOON
 from fedkeel.methods.nesterov import FedANAG, FedLNAG
-from fedkeel.methods.relaxed import Adaptive, Decayed, FedInit, Relaxed
+from fedkeel.methods.relaxed import Adaptive, Decayed, FedInit, Relaxed, relaxed
 from fedkeel.methods.scaffold import SCAFFOLD
-from fedkeel.methods.sharp import FedGamma, MoFedSAM, Sharpened
+from fedkeel.methods.sharp import FedGamma, MoFedSAM, Sharpened, sharp
 from fedkeel.methods.stages import Stages, stages
 
 METHODS: tuple[Callable[..., Algorithm], ...] = (
@@ -56,37 +54,6 @@ METHODS: tuple[Callable[..., Algorithm], ...] = (
     MoFedSAM,
     FedGamma,
 )
-
-
-def relaxed(
-    inner: Algorithm | Stages,
-    beta: float | Decayed | Adaptive = 0.1,
-    first: Literal["initial", "none"] = "initial",
-    aggregate: Literal["model", "walk"] = "model",
-    gamma: Literal["walk", "end"] = "walk",
-) -> Algorithm | Stages:
-    """Start each client away from its last end: relaxed initialisation on any method or on each stage.
-
-    The arguments are described in `Relaxed`.
-    """
-    if aggregate not in ("model", "walk"):
-        raise ConfigError(f"relaxed: aggregate = {aggregate!r}: choose one of model, walk")
-    return _on_each(inner, lambda one: Relaxed(one, beta, first, aggregate, gamma))
-
-
-def sharp(inner: Algorithm | Stages, rho: float = 0.1) -> Algorithm | Stages:
-    """Take sharpness-aware steps in any method or in each stage."""
-    return _on_each(inner, lambda one: Sharpened(one, rho))
-
-
-def _on_each(inner: Algorithm | Stages, wrap: Callable[[Algorithm], Algorithm]) -> Algorithm | Stages:
-    if isinstance(inner, Stages):
-        parts = tuple(part._replace(method=wrap(part.method)) for part in inner.parts)
-        return inner._replace(parts=parts)
-    if not isinstance(inner, Algorithm):
-        raise ConfigError(f"{inner!r} is not a method: give one, as in relaxed(SCAFFOLD(), beta=0.1)")
-    return wrap(inner)
-
 
 __all__ = [
     "METHODS",

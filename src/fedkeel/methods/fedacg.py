@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fedkeel.algorithm import Algorithm, Cohort, Plan, method
-from fedkeel.records import Record
-from fedkeel.values import Fraction, NonNegative
+from fedkeel.frozen import Fraction, NonNegative
+from fedkeel.records import Nothing
 from fedkeel.vector import Vector, zeros_like
 
 
@@ -28,23 +28,23 @@ class FedACG(Algorithm):
         m: Vector
 
     class Down(NamedTuple):
-        """The lookahead model, in the place of the model."""
+        """The lookahead model, sent instead of the model."""
 
         x: Vector
 
-    def init(self, x: Vector) -> Record:
+    def init(self, x: Vector) -> Server:
         """Start without momentum."""
         return self.Server(x, zeros_like(x))
 
-    def broadcast(self, server: Record) -> Record:
+    def broadcast(self, server: Server) -> Down:
         """Send the lookahead model."""
         return self.Down(server.x + self.lam * server.m)
 
-    def plan(self, down: Record, client: Record) -> Plan:
+    def plan(self, down: Down, client: Nothing) -> Plan:
         """Pull towards the lookahead model."""
         return Plan(start=down.x, pull=self.beta)
 
-    def aggregate(self, server: Record, mean: Record, cohort: Cohort) -> Record:
+    def aggregate(self, server: Server, mean: Algorithm.Up, cohort: Cohort) -> Server:
         """Accumulate the moves."""
         m = self.lam * server.m + mean.delta
         return self.Server(server.x + m, m)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from fedkeel.algorithm import Algorithm, Cohort, method
-from fedkeel.records import Record
-from fedkeel.values import Positive
+from fedkeel.frozen import Positive
 
 
 @method
@@ -16,6 +15,6 @@ class FedAvg(Algorithm):
 
     lr: Positive = 1.0
 
-    def aggregate(self, server: Record, mean: Record, cohort: Cohort) -> Record:
+    def aggregate(self, server: Algorithm.Server, mean: Algorithm.Up, cohort: Cohort) -> Algorithm.Server:
         """Step along the mean move."""
         return self.Server(server.x + self.lr * mean.delta)

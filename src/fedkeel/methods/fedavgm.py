@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fedkeel.algorithm import Algorithm, Cohort, method
-from fedkeel.records import Record
-from fedkeel.values import Fraction, Positive
+from fedkeel.frozen import Fraction, Positive
 from fedkeel.vector import Vector, zeros_like
 
 
@@ -31,15 +30,15 @@ class FedAvgM(Algorithm):
 
         x: Vector
 
-    def init(self, x: Vector) -> Record:
+    def init(self, x: Vector) -> Server:
         """Start at rest."""
         return self.Server(x, zeros_like(x))
 
-    def broadcast(self, server: Record) -> Record:
+    def broadcast(self, server: Server) -> Down:
         """Send the model alone."""
         return self.Down(server.x)
 
-    def aggregate(self, server: Record, mean: Record, cohort: Cohort) -> Record:
+    def aggregate(self, server: Server, mean: Algorithm.Up, cohort: Cohort) -> Server:
         """Step along the accumulated moves."""
         v = self.beta * server.v + mean.delta
         return self.Server(server.x + self.lr * v, v)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fedkeel.algorithm import Algorithm, Cohort, Plan, Walk, method
-from fedkeel.records import Record
-from fedkeel.values import Positive, UnitInterval
+from fedkeel.frozen import Positive, UnitInterval
+from fedkeel.records import Nothing
 from fedkeel.vector import Vector, zeros_like
 
 
@@ -33,18 +33,18 @@ class FedCM(Algorithm):
         delta: Vector
         length: Vector
 
-    def init(self, x: Vector) -> Record:
+    def init(self, x: Vector) -> Server:
         """Start without a direction."""
         return self.Server(x, zeros_like(x))
 
-    def plan(self, down: Record, client: Record) -> Plan:
+    def plan(self, down: Server, client: Nothing) -> Plan:
         """Mix the gradient with the mean direction."""
         return Plan(start=down.x, gain=self.alpha, push=(1 - self.alpha) * down.M)
 
-    def finish(self, walk: Walk, down: Record, client: Record) -> tuple[Record, Record]:
+    def finish(self, walk: Walk, down: Server, client: Nothing) -> tuple[Up, Nothing]:
         """Send the move and its length."""
         return self.Up(walk.end - down.x, walk.length), client
 
-    def aggregate(self, server: Record, mean: Record, cohort: Cohort) -> Record:
+    def aggregate(self, server: Server, mean: Up, cohort: Cohort) -> Server:
         """Step along the mean move and remember its direction."""
         return self.Server(server.x + self.lr * mean.delta, -mean.delta / mean.length)

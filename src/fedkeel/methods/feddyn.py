@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fedkeel.algorithm import Algorithm, Cohort, Plan, Walk, method
-from fedkeel.records import Record
-from fedkeel.values import Positive
+from fedkeel.frozen import Positive
 from fedkeel.vector import Vector, zeros_like
 
 
@@ -40,35 +39,35 @@ class FedDyn(Algorithm):
 
         x: Vector
 
-    def init(self, x: Vector) -> Record:
+    def init(self, x: Vector) -> Server:
         """Start with a zero linear term."""
         return self.Server(x, zeros_like(x), x)
 
-    def enlist(self, x0: Vector) -> Record:
+    def enlist(self, x0: Vector) -> Client:
         """Start with a zero linear term."""
         return self.Client(zeros_like(x0))
 
-    def broadcast(self, server: Record) -> Record:
+    def broadcast(self, server: Server) -> Down:
         """Send the model alone."""
         return self.Down(server.x)
 
-    def plan(self, down: Record, client: Record) -> Plan:
+    def plan(self, down: Down, client: Client) -> Plan:
         """Push by −h_i and pull towards the broadcast model."""
         if not self.regularize:
             return Plan(start=down.x)
         return Plan(start=down.x, push=-client.h_i, pull=self.alpha)
 
-    def finish(self, walk: Walk, down: Record, client: Record) -> tuple[Record, Record]:
+    def finish(self, walk: Walk, down: Down, client: Client) -> tuple[Algorithm.Up, Client]:
         """Renew the client's linear term."""
         delta = walk.end - down.x
         return self.Up(delta), self.Client(client.h_i - self.alpha * delta)
 
-    def aggregate(self, server: Record, mean: Record, cohort: Cohort) -> Record:
+    def aggregate(self, server: Server, mean: Algorithm.Up, cohort: Cohort) -> Server:
         """Average the end models and compensate the drift."""
         h = server.h - self.alpha * cohort.share * mean.delta
         gamma = server.x + mean.delta
         return self.Server(gamma - h / self.alpha if self.compensate else gamma, h, gamma)
 
-    def models(self, server: Record) -> dict[str, Vector]:
+    def models(self, server: Server) -> dict[str, Vector]:
         """Evaluate θ (what is sent) and γ (the mean end model)."""
         return {"x": server.x, "gamma": server.gamma}

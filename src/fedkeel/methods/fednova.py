@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fedkeel.algorithm import Algorithm, Cohort, Walk, method
-from fedkeel.records import Record
+from fedkeel.records import Nothing
 from fedkeel.vector import Vector
 
 
@@ -17,15 +17,15 @@ class FedNova(Algorithm):
     """
 
     class Up(NamedTuple):
-        """The move a unit of rate, and the sum of the rates."""
+        """The move per unit of rate, and the sum of the rates."""
 
         rate: Vector
         length: Vector
 
-    def finish(self, walk: Walk, down: Record, client: Record) -> tuple[Record, Record]:
+    def finish(self, walk: Walk, down: Algorithm.Server, client: Nothing) -> tuple[Up, Nothing]:
         """Send the normalised move."""
         return self.Up((walk.end - down.x) / walk.length, walk.length), client
 
-    def aggregate(self, server: Record, mean: Record, cohort: Cohort) -> Record:
+    def aggregate(self, server: Algorithm.Server, mean: Up, cohort: Cohort) -> Algorithm.Server:
         """Step along the mean normalised move."""
         return self.Server(server.x + mean.length * mean.rate)

@@ -10,8 +10,8 @@ from torch.nn.functional import log_softmax
 
 from fedkeel.algorithm import Algorithm, Objective, Plan, method
 from fedkeel.errors import ConfigError
-from fedkeel.records import Record
-from fedkeel.values import NonNegative, Positive
+from fedkeel.frozen import NonNegative, Positive
+from fedkeel.records import Nothing
 from fedkeel.vector import Vector
 
 
@@ -32,11 +32,11 @@ class FedNTD(Algorithm):
 
         teacher: Vector
 
-    def plan(self, down: Record, client: Record) -> Plan:
+    def plan(self, down: Algorithm.Server, client: Nothing) -> Plan:
         """Add the distillation loss."""
         return Plan(start=down.x, objective=Objective(self.distil, self.Context(down.x)))
 
-    def distil(self, forward: Any, y: Vector, batch: tuple[Tensor, Tensor], context: Record) -> Tensor:
+    def distil(self, forward: Any, y: Vector, batch: tuple[Tensor, Tensor], context: Context) -> Tensor:
         """Return the distillation loss of a minibatch."""
         inputs, target = batch
         student = log_softmax(_others(forward(y, inputs), target) / self.tau, dim=-1)
@@ -52,5 +52,5 @@ def _others(logits: Tensor, target: Tensor) -> Tensor:
             f"FedNTD needs a classifier: outputs (n, classes) and whole-number targets (n,), not outputs of "
             f"shape {tuple(logits.shape)} and {target.dtype} targets of shape {tuple(target.shape)}"
         )
-    places = torch.arange(logits.shape[1] - 1, device=logits.device)
-    return logits.gather(1, places + (places >= target[:, None]).long())
+    index = torch.arange(logits.shape[1] - 1, device=logits.device)
+    return logits.gather(1, index + (index >= target[:, None]).long())

@@ -2,34 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from torch import full_like, sign, sqrt
 
 from fedkeel.algorithm import Algorithm, Cohort, method
-from fedkeel.records import Record
-from fedkeel.values import Fraction, Positive
+from fedkeel.frozen import Fraction, Positive
 from fedkeel.vector import Vector, zeros_like
-
-
-class Server(NamedTuple):
-    """The model, the first and the second moment of the mean moves."""
-
-    x: Vector
-    m: Vector
-    v: Vector
-
-
-class Down(NamedTuple):
-    """The model alone."""
-
-    x: Vector
-
-
-def _step(knobs: FedAdam | FedYogi | FedAdagrad, server: Record, delta: Vector, v: Vector) -> Server:
-    """Return m ← β1·m + (1−β1)·D, x ← x + lr·m/(√v + τ), without bias correction."""
-    m = knobs.beta1 * server.m + (1 - knobs.beta1) * delta
-    return Server(server.x + knobs.lr * m / (sqrt(v) + knobs.tau), m, v)
 
 
 @method
@@ -45,15 +24,27 @@ class FedAdam(Algorithm):
     beta2: Fraction = 0.99
     tau: Positive = 1e-3
 
-    def init(self, x: Vector) -> Record:
+    class Server(NamedTuple):
+        """The model, the first and the second moment of the mean moves."""
+
+        x: Vector
+        m: Vector
+        v: Vector
+
+    class Down(NamedTuple):
+        """The model alone."""
+
+        x: Vector
+
+    def init(self: _AdaptiveServer, x: Vector) -> Server:
         """Start with v = τ²."""
-        return Server(x, zeros_like(x), full_like(x, self.tau**2))
+        return FedAdam.Server(x, zeros_like(x), full_like(x, self.tau**2))
 
-    def broadcast(self, server: Record) -> Record:
+    def broadcast(self: _AdaptiveServer, server: Server) -> Down:
         """Send the model alone."""
-        return Down(server.x)
+        return FedAdam.Down(server.x)
 
-    def aggregate(self, server: Record, mean: Record, cohort: Cohort) -> Record:
+    def aggregate(self, server: Server, mean: Algorithm.Up, cohort: Cohort) -> Server:
         """Average the squared moves exponentially."""
         v = self.beta2 * server.v + (1 - self.beta2) * mean.delta**2
         return _step(self, server, mean.delta, v)
@@ -74,7 +65,7 @@ class FedYogi(Algorithm):
     init = FedAdam.init
     broadcast = FedAdam.broadcast
 
-    def aggregate(self, server: Record, mean: Record, cohort: Cohort) -> Record:
+    def aggregate(self, server: FedAdam.Server, mean: Algorithm.Up, cohort: Cohort) -> FedAdam.Server:
         """Let the second moment drift towards the squared move."""
         square = mean.delta**2
         v = server.v - (1 - self.beta2) * square * sign(server.v - square)
@@ -96,6 +87,15 @@ class FedAdagrad(Algorithm):
     init = FedAdam.init
     broadcast = FedAdam.broadcast
 
-    def aggregate(self, server: Record, mean: Record, cohort: Cohort) -> Record:
+    def aggregate(self, server: FedAdam.Server, mean: Algorithm.Up, cohort: Cohort) -> FedAdam.Server:
         """Sum the squared moves."""
         return _step(self, server, mean.delta, server.v + mean.delta**2)
+
+
+_AdaptiveServer: TypeAlias = FedAdam | FedYogi | FedAdagrad
+
+
+def _step(knobs: _AdaptiveServer, server: FedAdam.Server, delta: Vector, v: Vector) -> FedAdam.Server:
+    """Return m ← β1·m + (1−β1)·D, x ← x + lr·m/(√v + τ), without bias correction."""
+    m = knobs.beta1 * server.m + (1 - knobs.beta1) * delta
+    return FedAdam.Server(server.x + knobs.lr * m / (sqrt(v) + knobs.tau), m, v)

@@ -1,18 +1,18 @@
-"""FedSAGD: global momentum and a hybrid proximal term, for stability and speed together."""
+"""FedSAGD, submitted to ICLR 2026: global momentum and a hybrid proximal term, for stability and speed."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from fedkeel.algorithm import Algorithm, Cohort, Plan, Walk, method
-from fedkeel.records import Record
-from fedkeel.values import Fraction, NonNegative, Positive
+from fedkeel.frozen import Fraction, NonNegative, Positive
+from fedkeel.records import Nothing
 from fedkeel.vector import Vector, zeros_like
 
 
 @method
 class FedSAGD(Algorithm):
-    """Global momentum in every local step, with a proximal and an L2 term that keep the update stable.
+    """Submitted to ICLR 2026: global momentum in every local step, kept stable by a proximal and an L2 term.
 
     Steps along g + β·v + λ·(y − x) + μ·y; v ← β/(1+β)·v − mean(D)/((1+β)·length); x ← x + lr·mean(D).
     """
@@ -34,19 +34,19 @@ class FedSAGD(Algorithm):
         delta: Vector
         length: Vector
 
-    def init(self, x: Vector) -> Record:
+    def init(self, x: Vector) -> Server:
         """Start without momentum."""
         return self.Server(x, zeros_like(x))
 
-    def plan(self, down: Record, client: Record) -> Plan:
+    def plan(self, down: Server, client: Nothing) -> Plan:
         """Push along the momentum, pull towards the model and towards zero."""
         return Plan(start=down.x, push=self.beta * down.v, pull=self.lam, decay=self.mu)
 
-    def finish(self, walk: Walk, down: Record, client: Record) -> tuple[Record, Record]:
+    def finish(self, walk: Walk, down: Server, client: Nothing) -> tuple[Up, Nothing]:
         """Send the move and its length."""
         return self.Up(walk.end - down.x, walk.length), client
 
-    def aggregate(self, server: Record, mean: Record, cohort: Cohort) -> Record:
+    def aggregate(self, server: Server, mean: Up, cohort: Cohort) -> Server:
         """Step along the mean move and recover the momentum from it."""
         v = self.beta / (1 + self.beta) * server.v - mean.delta / ((1 + self.beta) * mean.length)
         return self.Server(server.x + self.lr * mean.delta, v)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from fedkeel.algorithm import Algorithm, Plan, method
-from fedkeel.records import Record
-from fedkeel.values import NonNegative
+from fedkeel.frozen import NonNegative
+from fedkeel.records import Nothing
 
 
 @method
 class FedSAM(Algorithm):
     """Qu et al. 2022: every local gradient is taken at y + ρ·g/‖g‖, on the same minibatch.
 
-    Two gradients a step; otherwise FedAvg.
+    Two gradients per step; otherwise FedAvg.
     """
 
     rho: NonNegative = 0.1
 
-    def plan(self, down: Record, client: Record) -> Plan:
+    def plan(self, down: Algorithm.Server, client: Nothing) -> Plan:
         """Ask for the second gradient."""
         return Plan(start=down.x, sharp=self.rho)

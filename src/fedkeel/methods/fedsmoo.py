@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fedkeel.algorithm import Algorithm, Cohort, Plan, Sharp, Walk, method
-from fedkeel.records import Record
-from fedkeel.values import NonNegative, Positive
+from fedkeel.frozen import NonNegative, Positive
 from fedkeel.vector import Vector, norm, zeros_like
 
 
@@ -46,30 +45,30 @@ class FedSMOO(Algorithm):
         delta: Vector
         mu: Vector
 
-    def init(self, x: Vector) -> Record:
+    def init(self, x: Vector) -> Server:
         """Start with zero terms."""
         return self.Server(x, zeros_like(x), zeros_like(x))
 
-    def enlist(self, x0: Vector) -> Record:
+    def enlist(self, x0: Vector) -> Client:
         """Start with zero terms."""
         return self.Client(zeros_like(x0), zeros_like(x0))
 
-    def broadcast(self, server: Record) -> Record:
+    def broadcast(self, server: Server) -> Down:
         """Send the model and the shift."""
         return self.Down(server.x, server.s)
 
-    def plan(self, down: Record, client: Record) -> Plan:
+    def plan(self, down: Down, client: Client) -> Plan:
         """Walk as FedDyn with drawn shifts."""
         sharp = Sharp(self.rho, tilt=down.s, dual=client.mu_i)
         return Plan(start=down.x, pull=self.alpha, push=-client.h_i, sharp=sharp)
 
-    def finish(self, walk: Walk, down: Record, client: Record) -> tuple[Record, Record]:
+    def finish(self, walk: Walk, down: Down, client: Client) -> tuple[Up, Client]:
         """Renew the linear term and keep the dual shift."""
         delta, dual = walk.end - down.x, walk.dual
         assert dual is not None
         return self.Up(delta, dual), self.Client(client.h_i - self.alpha * delta, dual)
 
-    def aggregate(self, server: Record, mean: Record, cohort: Cohort) -> Record:
+    def aggregate(self, server: Server, mean: Up, cohort: Cohort) -> Server:
         """Average, compensate, and renew the global shift."""
         h = server.h - self.alpha * cohort.share * mean.delta
         s = mean.mu * (self.rho / (norm(mean.mu) + 1e-7))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fedkeel.algorithm import Algorithm, Cohort, Plan, Sharp, Walk, method
-from fedkeel.records import Record
-from fedkeel.values import NonNegative, Positive
+from fedkeel.frozen import NonNegative, Positive
 from fedkeel.vector import Vector, zeros_like
 
 
@@ -33,21 +32,21 @@ class FedSpeed(Algorithm):
 
         delta: Vector
 
-    def enlist(self, x0: Vector) -> Record:
+    def enlist(self, x0: Vector) -> Client:
         """Start without a correction."""
         return self.Client(zeros_like(x0))
 
-    def plan(self, down: Record, client: Record) -> Plan:
+    def plan(self, down: Algorithm.Server, client: Client) -> Plan:
         """Pull towards the model, corrected, with perturbed gradients."""
         sharp = Sharp(self.rho, self.blend)
         return Plan(start=down.x, pull=self.alpha, push=-client.g_i, sharp=sharp)
 
-    def finish(self, walk: Walk, down: Record, client: Record) -> tuple[Record, Record]:
+    def finish(self, walk: Walk, down: Algorithm.Server, client: Client) -> tuple[Up, Client]:
         """Renew the correction and send the corrected move."""
         delta = walk.end - down.x
         g_i = client.g_i - self.alpha * delta
         return self.Up(delta - g_i / self.alpha), self.Client(g_i)
 
-    def aggregate(self, server: Record, mean: Record, cohort: Cohort) -> Record:
+    def aggregate(self, server: Algorithm.Server, mean: Up, cohort: Cohort) -> Algorithm.Server:
         """Step along the mean corrected move."""
         return self.Server(server.x + mean.delta)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fedkeel.algorithm import Algorithm, Cohort, Plan, Walk, method
-from fedkeel.records import Record
-from fedkeel.values import Fraction, Positive
+from fedkeel.frozen import Fraction, Positive
+from fedkeel.records import Nothing
 from fedkeel.vector import Vector, zeros_like
 
 
 @method
 class MimeLite(Algorithm):
-    """Karimireddy et al. 2021: the server's momentum steers the local steps and is renewed once a round.
+    """Karimireddy et al. 2021: the server's momentum steers the local steps and is renewed once per round.
 
     Steps along (1−β)·g + β·m; m ← β·m + (1−β)·mean(full gradients at x). The full gradient is taken over all
     of a client's samples: the loss alone, no augmentation, clipping or weight decay.
@@ -33,20 +33,20 @@ class MimeLite(Algorithm):
         delta: Vector
         gradient: Vector
 
-    def init(self, x: Vector) -> Record:
+    def init(self, x: Vector) -> Server:
         """Start without momentum."""
         return self.Server(x, zeros_like(x))
 
-    def plan(self, down: Record, client: Record) -> Plan:
+    def plan(self, down: Server, client: Nothing) -> Plan:
         """Mix the gradient with the momentum, and ask for the full gradient."""
         return Plan(start=down.x, gain=1 - self.beta, push=self.beta * down.m, full_gradient=True)
 
-    def finish(self, walk: Walk, down: Record, client: Record) -> tuple[Record, Record]:
+    def finish(self, walk: Walk, down: Server, client: Nothing) -> tuple[Up, Nothing]:
         """Send the move and the full gradient."""
-        gradient: Record = walk.full_gradient
-        return self.Up(walk.end - down.x, gradient), client
+        assert walk.full_gradient is not None  # the plan asks for it
+        return self.Up(walk.end - down.x, walk.full_gradient), client
 
-    def aggregate(self, server: Record, mean: Record, cohort: Cohort) -> Record:
+    def aggregate(self, server: Server, mean: Up, cohort: Cohort) -> Server:
         """Step along the mean move and renew the momentum."""
         m = self.beta * server.m + (1 - self.beta) * mean.gradient
         return self.Server(server.x + self.lr * mean.delta, m)

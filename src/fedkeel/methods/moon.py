@@ -9,8 +9,7 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity, softplus
 
 from fedkeel.algorithm import Algorithm, Objective, Plan, Walk, method
-from fedkeel.records import Record
-from fedkeel.values import NonNegative, Positive
+from fedkeel.frozen import NonNegative, Positive
 from fedkeel.vector import Vector, scalar_like
 
 
@@ -37,21 +36,21 @@ class MOON(Algorithm):
         broadcast: Vector
         last: Vector
 
-    def enlist(self, x0: Vector) -> Record:
+    def enlist(self, x0: Vector) -> Client:
         """Start without a last model."""
         return self.Client(x0, scalar_like(x0, 0.0))
 
-    def plan(self, down: Record, client: Record) -> Plan:
+    def plan(self, down: Algorithm.Server, client: Client) -> Plan:
         """Add the contrastive loss."""
         last = torch.where(client.seen > 0, client.last, down.x)
         context = self.Context(down.x, last)
         return Plan(start=down.x, objective=Objective(self.contrast, context, features=True))
 
-    def finish(self, walk: Walk, down: Record, client: Record) -> tuple[Record, Record]:
+    def finish(self, walk: Walk, down: Algorithm.Server, client: Client) -> tuple[Algorithm.Up, Client]:
         """Keep the end model."""
         return self.Up(walk.end - down.x), self.Client(walk.end, client.seen + 1)
 
-    def contrast(self, forward: Any, y: Vector, batch: tuple[Tensor, Tensor], context: Record) -> Tensor:
+    def contrast(self, forward: Any, y: Vector, batch: tuple[Tensor, Tensor], context: Context) -> Tensor:
         """Return the contrastive loss of a minibatch; −log of a two-way softmax is a softplus."""
         inputs, _ = batch
         own = forward.features(y, inputs).flatten(1)

@@ -1,18 +1,18 @@
-"""FedLNAG and FedANAG: Nesterov momentum carried by the clients, or recovered by the server."""
+"""FedLNAG (Yu et al. 2019), FedANAG (Zhang et al. 2025): Nesterov momentum of clients or of the server."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from fedkeel.algorithm import Algorithm, Cohort, Momentum, Plan, Walk, method
-from fedkeel.records import Record
-from fedkeel.values import Fraction, Positive
+from fedkeel.frozen import Fraction, Positive
+from fedkeel.records import Nothing
 from fedkeel.vector import Vector, zeros_like
 
 
 @method
 class FedLNAG(Algorithm):
-    """Yang et al. 2022: local Nesterov momentum whose buffer is averaged like the model.
+    """Yu et al. 2019: local Nesterov momentum whose buffer is averaged like the model.
 
     b ← βb + dir, y ← y − lr·(dir + βb), starting from the mean buffer m of the last round; weight decay is
     part of dir. `carry=False` starts each walk with an empty buffer and sends nothing more than FedAvg.
@@ -33,29 +33,29 @@ class FedLNAG(Algorithm):
         delta: Vector
         buffer: Vector | None
 
-    def init(self, x: Vector) -> Record:
+    def init(self, x: Vector) -> Server:
         """Start with an empty buffer."""
         return self.Server(x, zeros_like(x) if self.carry else None)
 
-    def plan(self, down: Record, client: Record) -> Plan:
+    def plan(self, down: Server, client: Nothing) -> Plan:
         """Walk with momentum; β = 0 is a plain walk, to the bit."""
         if not self.beta:
             return Plan(start=down.x)
         return Plan(start=down.x, momentum=Momentum(self.beta, nesterov=True, buffer=down.m))
 
-    def finish(self, walk: Walk, down: Record, client: Record) -> tuple[Record, Record]:
+    def finish(self, walk: Walk, down: Server, client: Nothing) -> tuple[Up, Nothing]:
         """Send the move and the buffer."""
         buffer = walk.buffer if self.beta else down.m
         return self.Up(walk.end - down.x, buffer if self.carry else None), client
 
-    def aggregate(self, server: Record, mean: Record, cohort: Cohort) -> Record:
+    def aggregate(self, server: Server, mean: Up, cohort: Cohort) -> Server:
         """Average models and buffers."""
         return self.Server(server.x + mean.delta, mean.buffer)
 
 
 @method
 class FedANAG(Algorithm):
-    """Nesterov acceleration with a momentum that the server recovers from the moves.
+    """Zhang et al. 2025: Nesterov acceleration with a momentum that the server recovers from the moves.
 
     Steps along (1+β)·g + β²·m; m ← β/(1+β)·m − mean(D)/((1+β)·length). With one step and no weight decay m is
     the exact Nesterov buffer βm + mean gradient. The effective L2 is weight_decay/(1+β).
@@ -76,19 +76,19 @@ class FedANAG(Algorithm):
         delta: Vector
         length: Vector
 
-    def init(self, x: Vector) -> Record:
+    def init(self, x: Vector) -> Server:
         """Start without momentum."""
         return self.Server(x, zeros_like(x))
 
-    def plan(self, down: Record, client: Record) -> Plan:
+    def plan(self, down: Server, client: Nothing) -> Plan:
         """Look ahead along the momentum."""
         return Plan(start=down.x, gain=1 + self.beta, push=self.beta**2 * down.m)
 
-    def finish(self, walk: Walk, down: Record, client: Record) -> tuple[Record, Record]:
+    def finish(self, walk: Walk, down: Server, client: Nothing) -> tuple[Up, Nothing]:
         """Send the move and its length."""
         return self.Up(walk.end - down.x, walk.length), client
 
-    def aggregate(self, server: Record, mean: Record, cohort: Cohort) -> Record:
+    def aggregate(self, server: Server, mean: Up, cohort: Cohort) -> Server:
         """Step along the mean move and recover the momentum from it."""
         m = self.beta / (1 + self.beta) * server.m - mean.delta / ((1 + self.beta) * mean.length)
         return self.Server(server.x + self.lr * mean.delta, m)

@@ -6,11 +6,12 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from fedkeel.algorithm import Cohort, Plan, Walk, Wrapper, method
+from fedkeel.algorithm import Algorithm, Cohort, Plan, Walk, Wrapper, method
 from fedkeel.errors import ConfigError
+from fedkeel.frozen import Number, UnitInterval
 from fedkeel.methods.fedavg import FedAvg
+from fedkeel.methods.stages import Stages, on_each
 from fedkeel.records import Record
-from fedkeel.values import Number, UnitInterval
 from fedkeel.vector import Vector, norm, scalar_like
 
 
@@ -97,21 +98,21 @@ class Relaxed(Wrapper):
         knobs = f"beta={self.beta!r}, first={self.first!r}, aggregate={self.origin!r}, gamma={self.gamma!r}"
         return f"relaxed({self.inner!r}, {knobs})"
 
-    def init(self, x: Vector) -> Record:
+    def init(self, x: Vector) -> Server:
         """Start with the first round's β."""
         beta = scalar_like(x, self.beta.beta) if isinstance(self.beta, Decayed) else None
         return self.Server(self.inner.init(x), beta)
 
-    def enlist(self, x0: Vector) -> Record:
+    def enlist(self, x0: Vector) -> Client:
         """Start with x⁰ as the last end model."""
         reach = scalar_like(x0, 0.0) if isinstance(self.beta, Adaptive) else None
         return self.Client(self.inner.enlist(x0), x0, scalar_like(x0, 0.0), reach)
 
-    def broadcast(self, server: Record) -> Record:
+    def broadcast(self, server: Server) -> Down:
         """Send what the inner method sends."""
         return self.Down(self.inner.broadcast(server.inner), server.beta)
 
-    def plan(self, down: Record, client: Record) -> Plan:
+    def plan(self, down: Down, client: Client) -> Plan:
         """Move the start by β·(x − last)."""
         z = down.x + self._offset(down, client)
         if self.origin == "walk":
@@ -119,7 +120,7 @@ class Relaxed(Wrapper):
         plan = self.inner.plan(down.inner, client.inner)
         return plan._replace(start=z, anchor=plan.start if plan.anchor is None else plan.anchor)
 
-    def finish(self, walk: Walk, down: Record, client: Record) -> tuple[Record, Record]:
+    def finish(self, walk: Walk, down: Down, client: Client) -> tuple[Up, Client]:
         """Remember the end model."""
         seen_from = down.inner._replace(x=walk.start) if self.origin == "walk" else down.inner
         up, memory = self.inner.finish(walk, seen_from, client.inner)
@@ -130,15 +131,17 @@ class Relaxed(Wrapper):
         offset = walk.start - down.x if self._steps_from_starts else None
         return self.Up(up, offset), self.Client(memory, walk.end, seen, reach)
 
-    def aggregate(self, server: Record, mean: Record, cohort: Cohort) -> Record:
+    def aggregate(self, server: Server, mean: Up, cohort: Cohort) -> Server:
         """Let the inner method aggregate and set the next round's β."""
         inner = server.inner
         if mean.offset is not None:
             inner = inner._replace(x=inner.x + mean.offset)
-        beta = server.beta * self.beta.decay if isinstance(self.beta, Decayed) else None
+        beta = server.beta
+        if beta is not None and isinstance(self.beta, Decayed):
+            beta = beta * self.beta.decay
         return self.Server(self.inner.aggregate(inner, mean.inner, cohort), beta)
 
-    def models(self, server: Record) -> dict[str, Vector]:
+    def models(self, server: Server) -> dict[str, Vector]:
         """Evaluate what the inner method evaluates."""
         return self.inner.models(server.inner)
 
@@ -146,16 +149,33 @@ class Relaxed(Wrapper):
     def _steps_from_starts(self) -> bool:
         return self.origin == "walk" and self.gamma == "end"
 
-    def _offset(self, down: Record, client: Record) -> Vector:
-        gap: Vector = down.x - client.last
+    def _offset(self, down: Down, client: Client) -> Vector:
+        gap = down.x - client.last
         if self.first == "none":
             gap = gap * (client.seen > 0)
         if isinstance(self.beta, Adaptive):
+            assert client.reach is not None
             scale = torch.clamp(client.reach / torch.clamp(norm(gap), min=1e-30), max=1.0)
             return gap * (self.beta.beta * scale)
-        beta: Record = self.beta if down.beta is None else down.beta
-        offset: Vector = beta * gap
-        return offset
+        beta = down.beta if isinstance(self.beta, Decayed) else self.beta
+        assert beta is not None
+        return beta * gap
+
+
+def relaxed(
+    inner: Algorithm | Stages,
+    beta: float | Decayed | Adaptive = 0.1,
+    first: Literal["initial", "none"] = "initial",
+    aggregate: Literal["model", "walk"] = "model",
+    gamma: Literal["walk", "end"] = "walk",
+) -> Algorithm | Stages:
+    """Start each client away from its last end: relaxed initialisation on any method or on each stage.
+
+    The arguments are described in `Relaxed`.
+    """
+    if aggregate not in ("model", "walk"):
+        raise ConfigError(f"relaxed: aggregate = {aggregate!r}: choose one of model, walk")
+    return on_each(inner, lambda one: Relaxed(one, beta, first, aggregate, gamma))
 
 
 def FedInit(  # noqa: N802  a paper's name

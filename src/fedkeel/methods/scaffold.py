@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from fedkeel.algorithm import Algorithm, Cohort, Plan, Walk, method
-from fedkeel.records import Record
-from fedkeel.values import Positive
+from fedkeel.frozen import Positive
 from fedkeel.vector import Vector, zeros_like
 
 
@@ -39,23 +38,24 @@ class SCAFFOLD(Algorithm):
         delta: Vector
         delta_c: Vector
 
-    def init(self, x: Vector) -> Record:
+    def init(self, x: Vector) -> Server:
         """Start with zero control variates."""
         return self.Server(x, zeros_like(x))
 
-    def enlist(self, x0: Vector) -> Record:
+    def enlist(self, x0: Vector) -> Client:
         """Start with a zero control variate."""
         return self.Client(zeros_like(x0))
 
-    def plan(self, down: Record, client: Record) -> Plan:
+    def plan(self, down: Server, client: Client) -> Plan:
         """Push by c − c_i."""
         return Plan(start=down.x, push=down.c - client.c_i, full_gradient=self.option == "I")
 
-    def finish(self, walk: Walk, down: Record, client: Record) -> tuple[Record, Record]:
+    def finish(self, walk: Walk, down: Server, client: Client) -> tuple[Up, Client]:
         """Renew the client's control variate."""
-        c_i: Record = walk.full_gradient if self.option == "I" else client.c_i - down.c + walk.direction
+        c_i = walk.full_gradient if self.option == "I" else client.c_i - down.c + walk.direction
+        assert c_i is not None  # option "I" plans the full gradient
         return self.Up(walk.end - down.x, c_i - client.c_i), self.Client(c_i)
 
-    def aggregate(self, server: Record, mean: Record, cohort: Cohort) -> Record:
+    def aggregate(self, server: Server, mean: Up, cohort: Cohort) -> Server:
         """Step along the mean move and keep c the mean of all c_i."""
         return self.Server(server.x + self.lr * mean.delta, server.c + cohort.share * mean.delta_c)

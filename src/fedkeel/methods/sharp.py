@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from fedkeel.algorithm import Plan, Sharp, Wrapper, method
+from fedkeel.algorithm import Algorithm, Plan, Sharp, Wrapper, method
 from fedkeel.errors import ConfigError
+from fedkeel.frozen import NonNegative
 from fedkeel.methods.fedcm import FedCM
 from fedkeel.methods.scaffold import SCAFFOLD
+from fedkeel.methods.stages import Stages, on_each
 from fedkeel.records import Record
-from fedkeel.values import NonNegative
 
 
 @method
@@ -28,6 +29,11 @@ class Sharpened(Wrapper):
         if plan.sharp is not None:
             raise ConfigError(f"sharp({self.inner!r}): that method has a sharp step already")
         return plan._replace(sharp=Sharp(self.rho))
+
+
+def sharp(inner: Algorithm | Stages, rho: float = 0.1) -> Algorithm | Stages:
+    """Take sharpness-aware steps in any method or in each stage."""
+    return on_each(inner, lambda one: Sharpened(one, rho))
 
 
 def MoFedSAM(alpha: float = 0.1, lr: float = 1.0, rho: float = 0.1) -> Sharpened:  # noqa: N802

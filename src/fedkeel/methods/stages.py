@@ -29,7 +29,7 @@ class Stages(NamedTuple):
     """Methods one after another; x carries over at each change.
 
     Where two neighbours are the same method with other arguments, the server's and the clients' memories
-    carry over too; otherwise they start fresh, with x⁰ the model at the hand-over. `memory` overrides that.
+    carry over too; otherwise they start fresh, with x⁰ the model at the change. `memory` overrides that.
     """
 
     parts: tuple[Stage, ...]
@@ -81,10 +81,10 @@ def stages(
     made = Stages(
         tuple(Stage(*(part if isinstance(part, tuple) else (part, None))) for part in parts), memory
     )
-    for place, part in enumerate(made.parts, start=1):
+    for position, part in enumerate(made.parts, start=1):
         if not isinstance(part.method, Algorithm):
             raise ConfigError(f"stages: {part.method!r} is not a method")
-        if (part.until is None) != (place == len(parts)):
+        if (part.until is None) != (position == len(parts)):
             raise ConfigError("stages: every method but the last needs its end, as in (FedDyn(), 50)")
         _check_until(part.until)
     ints = [part.until for part in made.parts if type(part.until) is int]
@@ -93,6 +93,16 @@ def stages(
     for stage in range(len(made.parts) - 1):
         made.carries(stage)
     return made
+
+
+def on_each(inner: Algorithm | Stages, wrap: Callable[[Algorithm], Algorithm]) -> Algorithm | Stages:
+    """Wrap a method, or each of the methods that run one after another."""
+    if isinstance(inner, Stages):
+        parts = tuple(part._replace(method=wrap(part.method)) for part in inner.parts)
+        return inner._replace(parts=parts)
+    if not isinstance(inner, Algorithm):
+        raise ConfigError(f"{inner!r} is not a method: give one, as in relaxed(SCAFFOLD(), beta=0.1)")
+    return wrap(inner)
 
 
 def _kind(method: Algorithm) -> tuple[list[type], list[str]]:

@@ -14,37 +14,14 @@ from typing import Any, ClassVar, NamedTuple
 
 import torch
 
-from fedkeel.algorithm import Algorithm, Walk
+from fedkeel.algorithm import Algorithm, Walk, model_of
 from fedkeel.data.federation import Batch, Federation
 from fedkeel.layout import Layout
+from fedkeel.oracle import Passes
 from fedkeel.records import Nothing, Record
 from fedkeel.vector import Vector
 
 Columns = dict[str, Any]
-
-
-class Several(tuple[Record, ...]):
-    """Records side by side as one record, their names the numbers from 0 on."""
-
-    __slots__ = ()
-
-    def __new__(cls, *parts: Record) -> Several:
-        """Take the records one by one."""
-        return super().__new__(cls, parts)
-
-    def __getnewargs__(self) -> tuple[Any, ...]:
-        return tuple(self)
-
-    @property
-    def _fields(self) -> tuple[str, ...]:
-        return tuple(str(place) for place in range(len(self)))
-
-
-class Kept(NamedTuple):
-    """What a client keeps where probes take notes: the method's memory (None: none yet), and theirs."""
-
-    method: Record
-    notes: Record
 
 
 class ClientView(NamedTuple):
@@ -72,26 +49,29 @@ class ClientView(NamedTuple):
         return (self.walk.end - self.x).double()
 
 
-class Passes(NamedTuple):
-    """Passes over minibatches: gradients (full ones too, minibatch by minibatch) and forward passes."""
+class RunView(NamedTuple):
+    """What a probe knows of its run before the first round."""
 
-    gradients: int
-    forwards: int
+    rounds: int
+    methods: Sequence[Algorithm]
+    federation: Federation
+    metrics: Sequence[str]
+    layout: Layout
+    uniform: bool
 
 
 class RoundView(NamedTuple):
     """A finished round, as the server part of a probe sees it.
 
-    `measures` is the cohort's mean of what the probe's client part gave; `memories` are the method's, by
-    drawn position; `row` holds what the round has reported so far; `evaluate` judges a vector on samples.
+    `before` and `after` are the server's states, `measures` is the cohort's mean of what the probe's client
+    part gave, `memories` are the method's, by drawn position; `row` holds what the round has reported so far;
+    `evaluate` gives the loss and the metrics of a vector on samples.
     """
 
+    run: RunView
     round: int
-    rounds: int
-    stage: int
     algorithm: Algorithm
     clients: Sequence[int]
-    population: int
     down: Record
     before: Record
     after: Record
@@ -99,29 +79,32 @@ class RoundView(NamedTuple):
     memories: Sequence[Record]
     passes: Passes | None
     row: Mapping[str, Any]
-    federation: Federation
-    layout: Layout
     evaluate: Callable[[Vector, Batch], dict[str, float]]
 
     @property
     def x(self) -> Vector:
         """Return the model after the round."""
-        return next(iter(self.algorithm.models(self.after).values()))
+        return model_of(self.algorithm, self.after)
 
     @property
     def x_before(self) -> Vector:
         """Return the model before the round."""
-        return next(iter(self.algorithm.models(self.before).values()))
+        return model_of(self.algorithm, self.before)
 
+    @property
+    def federation(self) -> Federation:
+        """Return the clients' data."""
+        return self.run.federation
 
-class Run(NamedTuple):
-    """What a probe may check before the first round."""
+    @property
+    def layout(self) -> Layout:
+        """Return the layout of the model's vector."""
+        return self.run.layout
 
-    methods: Sequence[Algorithm]
-    federation: Federation
-    metrics: Sequence[str]
-    layout: Layout
-    uniform: bool
+    @property
+    def population(self) -> int:
+        """Return the number of clients that can be drawn."""
+        return len(self.run.federation)
 
 
 class Probe(ABC):
@@ -142,7 +125,7 @@ class Probe(ABC):
     def names(self, layout: Layout) -> tuple[str, ...]:
         """Return the columns it reports; they are None in rounds that it leaves out."""
 
-    def check(self, run: Run) -> None:  # noqa: B027  most probes work in every run
+    def check(self, run: RunView) -> None:  # noqa: B027  most probes work in every run
         """Raise ConfigError where it cannot work in this run."""
 
     def due(self, round: int, rounds: int) -> bool:

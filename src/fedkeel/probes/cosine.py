@@ -9,10 +9,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from fedkeel.frozen import Count, frozen
 from fedkeel.layout import Layout
 from fedkeel.probes.base import ClientView, Columns, Probe, RoundView, number
 from fedkeel.records import Record
-from fedkeel.values import Count, value
 from fedkeel.vector import Vector
 
 _SEED = 20_230  # of the sketch: the same in every run and process
@@ -38,7 +38,7 @@ class Alike(NamedTuple):
     marked: Vector
 
 
-@value
+@frozen
 class Cosine(Probe):
     """cos(D_i now, D_i of earlier participations) and cos(D_i now, D_i of the last), mean over the cohort.
 

@@ -6,10 +6,10 @@ from typing import Literal, NamedTuple
 
 import torch
 
+from fedkeel.frozen import Count, frozen
 from fedkeel.layout import Layout
 from fedkeel.probes.base import Columns, Probe, RoundView
 from fedkeel.records import Record, nbytes
-from fedkeel.values import Count, value
 from fedkeel.vector import Vector
 
 _SUMS = ("bytes", "gradients", "forwards")
@@ -21,7 +21,7 @@ class Totals(NamedTuple):
     values: Vector
 
 
-@value
+@frozen
 class Costs(Probe):
     """What the round cost and what the run has cost so far. On by default.
 

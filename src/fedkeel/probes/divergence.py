@@ -6,10 +6,10 @@ from typing import Literal, NamedTuple
 
 import torch
 
+from fedkeel.frozen import Count, frozen
 from fedkeel.layout import Layout
 from fedkeel.probes.base import ClientView, Columns, Probe, RoundView, number, squared
 from fedkeel.records import Nothing, Record
-from fedkeel.values import Count, value
 from fedkeel.vector import Vector
 
 
@@ -34,7 +34,7 @@ class Change(NamedTuple):
     square: Vector
 
 
-@value
+@frozen
 class Divergence(Probe):
     """Δ = mean ‖w_i − x‖² after aggregation, w_i the model with which client i last ended (FedInit §5.4).
 

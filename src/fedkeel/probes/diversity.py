@@ -9,10 +9,10 @@ import torch
 
 from fedkeel.algorithm import Algorithm
 from fedkeel.errors import ConfigError, did_you_mean
+from fedkeel.frozen import Count, frozen
 from fedkeel.layout import Layout
-from fedkeel.probes.base import ClientView, Columns, Probe, RoundView, Run, number, squared
+from fedkeel.probes.base import ClientView, Columns, Probe, RoundView, RunView, number, squared
 from fedkeel.records import Nothing, Record, leaves
-from fedkeel.values import Count, value
 from fedkeel.vector import Vector
 
 MOVES = "moves"
@@ -31,7 +31,7 @@ class Square(NamedTuple):
     value: Vector
 
 
-@value
+@frozen
 class Diversity(Probe):
     """Σ‖D_i‖² / ‖ΣD_i‖² over the cohort's moves: 1/N where all agree, large where they cancel.
 
@@ -54,7 +54,7 @@ class Diversity(Probe):
         """Return its column."""
         return ("diversity" if self.of == MOVES else f"diversity/{self.of}",)
 
-    def check(self, run: Run) -> None:
+    def check(self, run: RunView) -> None:
         """The memory must exist in some stage, with its mean at the server, and weights be equal."""
         if self.of == MOVES:
             return

@@ -10,14 +10,14 @@ import numpy as np
 
 from fedkeel.data.federation import Batch, Federation
 from fedkeel.errors import ConfigError
+from fedkeel.frozen import Count, Number, UnitInterval, frozen
 from fedkeel.layout import Layout
-from fedkeel.probes.base import Columns, Probe, RoundView, Run, number
+from fedkeel.probes.base import Columns, Probe, RoundView, RunView, number
 from fedkeel.records import Record
-from fedkeel.values import Count, Number, UnitInterval, value
 from fedkeel.vector import Vector
 
 
-@value
+@frozen
 class Losses(Probe):
     """Where the model x is good: losses, the generalisation gap and the participation gap R_u − R_e.
 
@@ -55,7 +55,7 @@ class Best(NamedTuple):
     loss: Vector
 
 
-@value
+@frozen
 class ExcessRisk(Probe):
     """FedInit's split of the excess risk (§4.1): E_G = test − train loss, E_O = train − best known loss.
 
@@ -86,7 +86,7 @@ class ExcessRisk(Probe):
         return columns, Best(number(best))
 
 
-@value
+@frozen
 class ClientAccuracy(Probe):
     """How the model x serves each client: its metric on the client's own data.
 
@@ -102,7 +102,7 @@ class ClientAccuracy(Probe):
         """Return its columns."""
         return (f"clients/{self.metric}", "clients/worst")
 
-    def check(self, run: Run) -> None:
+    def check(self, run: RunView) -> None:
         """The task must know the metric."""
         if self.metric not in run.metrics:
             known = ", ".join(run.metrics) or "none"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from fedkeel.frozen import Count, frozen
 from fedkeel.layout import Layout
 from fedkeel.probes.base import ClientView, Columns, Probe, RoundView
 from fedkeel.records import Record
-from fedkeel.values import Count, value
 from fedkeel.vector import Vector, distance
 
 
-@value
+@frozen
 class Update(Probe):
     """The global update, V2 = ‖x_{t+1} − x_t‖² (FedInit, Appendix A). On by default.
 
@@ -36,7 +36,7 @@ class Walked(NamedTuple):
     steps: Vector
 
 
-@value
+@frozen
 class Drift(Probe):
     """The local updates V1 and the drift ξ of the cohort (FedInit, Appendix A; Beyond smoothness, (2)).
 
@@ -68,7 +68,7 @@ class Drift(Probe):
         }, state
 
 
-@value
+@frozen
 class Layers(Probe):
     """The norm of the global update layer by layer, ‖(x_{t+1} − x_t)_layer‖.
 

@@ -12,11 +12,11 @@ from safetensors.torch import load_file
 
 from fedkeel.algorithm import Algorithm
 from fedkeel.errors import ConfigError
+from fedkeel.frozen import Count, NonNegative, frozen
 from fedkeel.layout import Layout
-from fedkeel.probes.base import ClientView, Columns, Probe, RoundView, Run, number, squared
+from fedkeel.probes.base import ClientView, Columns, Probe, RoundView, RunView, number, squared
 from fedkeel.records import Nothing, Record, leaves
 from fedkeel.theory.rethinking import eta
-from fedkeel.values import Count, NonNegative, value
 from fedkeel.vector import Vector
 
 SERVER = "server"
@@ -40,7 +40,7 @@ class Gap(NamedTuple):
     new: Vector
 
 
-@value
+@frozen
 class Switching(Probe):
     """Proposition 1: FedDyn stops paying at the first T with T·η·(C_T − mean C_0..C_{T−1}) ≥ ζ.
 
@@ -79,7 +79,7 @@ class Switching(Probe):
         """Return its columns."""
         return ("switching/C", "switching/D", "switching/gain", "switching/round")
 
-    def check(self, run: Run) -> None:
+    def check(self, run: RunView) -> None:
         """Some stage must be FedDyn, and the reference must fit the model."""
         if not any(_alpha(method) for method in run.methods):
             raise ConfigError("switching: no stage keeps FedDyn's h: use it with FedDyn, or leave it out")
@@ -135,7 +135,7 @@ class Switching(Probe):
         return columns, Curve(values, state.optimum)
 
 
-@value
+@frozen
 class SwitchingRule:
     """The rule as a trigger: `stages((FedDyn(), SwitchingRule(zeta=0.06, warm_up=10)), FedAvg())`.
 

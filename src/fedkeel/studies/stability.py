@@ -6,7 +6,7 @@ same first model, cohort positions and (with clients of one size) minibatch orde
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -16,24 +16,21 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from fedkeel.algorithm import Algorithm
 from fedkeel.data.federation import Federation
-from fedkeel.engines.local import client_stream, full_gradient, minibatches, seeded
+from fedkeel.engines.client import walk_client
+from fedkeel.engines.contract import RoundRequest
 from fedkeel.errors import ConfigError
-from fedkeel.methods import Stages
-from fedkeel.methods.stages import as_stages
+from fedkeel.files import storage_errors
+from fedkeel.options import SERIAL, Execution
 from fedkeel.probes import Losses
-from fedkeel.runner import open_session
-from fedkeel.runs import storage
-from fedkeel.runs.manifest import manifest_of
-from fedkeel.sampling import Sampling, Weighting
+from fedkeel.records import ClientMemory
+from fedkeel.running.manifest import identity_of
+from fedkeel.running.round import Row, memories_of, prepare
+from fedkeel.running.session import Session, open_session
+from fedkeel.settings import RunSettings
 from fedkeel.streams import Stream
-from fedkeel.studies.keeping import claim, keep_tensors, kept, read_tensors
-from fedkeel.task import Task
-from fedkeel.training import Row, Session
+from fedkeel.studies.artifacts import claim, keep_tensors, kept, read_tensors
 from fedkeel.vector import Vector
-from fedkeel.walk import Pace, take
-from fedkeel.work import Work
 
 Replaced = Literal["client", "sample"]
 Progress = Callable[[int, Row | None], None]
@@ -70,69 +67,46 @@ class Stability:
 
 
 def stability(
-    task: Task,
-    federation: Federation,
-    algorithm: Algorithm | Stages,
+    settings: RunSettings,
+    execution: Execution = SERIAL,
     *,
-    rounds: int,
-    cohort: int | float,
-    work: Work,
-    seed: int = 0,
-    sampling: Sampling = "fixed",
-    weighting: Weighting = "uniform",
-    device: str = "cpu",
     replaced: Replaced = "client",
     pairs: int = 5,
-    engine: str = "serial",
-    keep: str | Path | None = None,
+    directory: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Stability:
     """Couple a run with `pairs` others, each with one client (or one of its samples) replaced.
 
     The replacement comes from the held-out clients, so hold some out. Which clients are replaced is drawn
-    from the seed among those that take part. With `keep`, finished runs lie in that directory and are not
+    from the seed among those that take part. With `directory`, finished runs are kept there and not
     repeated; more pairs can be asked for later. `progress` hears of each round: the number of its run (0 the
     unchanged one) and its row, None where the run is there already.
     """
     if replaced not in ("client", "sample"):
         raise ConfigError(f"stability: replaced = {replaced!r}: choose one of client, sample")
+    federation, rounds = settings.federation, settings.rounds
     if federation.held_out < 1:
         raise ConfigError("stability: replacements are held-out clients: use federation.hold_out(5) first")
+    quiet = settings.changed(eval_every=rounds, probes=())
 
-    def open_run(data: Federation, probes: Sequence[Losses] = ()) -> Session:
-        return open_session(
-            task,
-            data,
-            algorithm,
-            rounds=rounds,
-            cohort=cohort,
-            work=work,
-            seed=seed,
-            sampling=sampling,
-            weighting=weighting,
-            device=device,
-            engine=engine,
-            probes=probes,
-            eval_every=rounds,
-        )
+    def open_run(data: Federation) -> Session:
+        return open_session(quiet.changed(federation=data), execution)
 
     tell = progress or (lambda run, row: None)
-    place = None if keep is None else Path(keep)
-    base = open_run(federation, [Losses(every=rounds)])
-    if place is not None:
-        identity = manifest_of(base.loop, as_stages(algorithm), cohort)["identity"]
-        asked = {"rounds": rounds, "replaced": replaced, "engine": engine}
-        claim(place, "stability study", {**asked, **identity})
-    with closing(base.loop.engine):
-        unchanged = _Unchanged(base, place, tell)
+    path = None if directory is None else Path(directory)
+    with closing(open_session(quiet.changed(probes=(Losses(every=rounds),)), execution)) as base:
+        if path is not None:
+            asked = {"rounds": rounds, "replaced": replaced, "engine": execution.engine}
+            claim(path, "stability study", {**asked, **identity_of(base.context)})
+        unchanged = _Unchanged(base, path, tell)
         facts = unchanged.facts()
         drawn = facts["order"][:pairs]
         curves = []
         for number, client in enumerate(drawn):
-            other = partial(swapped, federation, client, number, replaced, seed)
+            other = partial(swapped, federation, client, number, replaced, settings.seed)
             hear = partial(tell, 1 + number)
             make = partial(_curve, unchanged, other, open_run, hear)
-            curves.append(kept(_part(place, f"pair-{number}"), make, partial(hear, None)))
+            curves.append(kept(_part(path, f"pair-{number}"), make, partial(hear, None)))
         unchanged.forget()
     return Stability(replaced, drawn, curves, facts["local"], facts["gap"])
 
@@ -140,14 +114,14 @@ def stability(
 class _Unchanged:
     """The run that all pairs share: trained once, its models kept until the last pair is done."""
 
-    def __init__(self, session: Session, place: Path | None, tell: Progress) -> None:
-        self.session, self.place, self.tell = session, place, partial(tell, 0)
+    def __init__(self, session: Session, path: Path | None, tell: Progress) -> None:
+        self.session, self.path, self.tell = session, path, partial(tell, 0)
         self._models: list[Vector] = []
 
     def facts(self) -> dict[str, Any]:
         """Return what is reported of it, and its clients in the order in which they are replaced."""
-        path = _part(self.place, "unchanged")
-        found: dict[str, Any] = kept(path, self._train, partial(self.tell, None))
+        part = _part(self.path, "unchanged")
+        found: dict[str, Any] = kept(part, self._train, partial(self.tell, None))
         return found
 
     def models(self) -> list[Vector]:
@@ -157,13 +131,13 @@ class _Unchanged:
             if found is None:
                 self._train()
             else:
-                self._models = list(found["x"].to(self.session.loop.setting.device))
+                self._models = list(found["x"].to(self.session.context.oracle.device))
         return self._models
 
     def forget(self) -> None:
         """Give the room back that its models take on disk."""
         if self._file is not None:
-            with storage(self._file):
+            with storage_errors(self._file):
                 self._file.unlink(missing_ok=True)
 
     def _train(self) -> dict[str, Any]:
@@ -175,7 +149,7 @@ class _Unchanged:
 
     @property
     def _file(self) -> Path | None:
-        return None if self.place is None else self.place / "unchanged.tensors"
+        return None if self.path is None else self.path / "unchanged.tensors"
 
 
 def _curve(
@@ -189,8 +163,8 @@ def _curve(
     return [float(torch.linalg.vector_norm((x - y).double())) for x, y in pairs]
 
 
-def _part(place: Path | None, name: str) -> Path | None:
-    return None if place is None else place / f"{name}.json"
+def _part(path: Path | None, name: str) -> Path | None:
+    return None if path is None else path / f"{name}.json"
 
 
 def swapped(federation: Federation, client: int, number: int, replaced: Replaced, seed: int) -> Federation:
@@ -211,49 +185,37 @@ def swapped(federation: Federation, client: int, number: int, replaced: Replaced
 
 def local_discrepancy(session: Session) -> list[float]:
     """Return max ‖y_{i,k} − y_{j,k}‖ over pairs of the first cohort, k = 0, 1, …; a walk that ended rests."""
-    clients = session.loop.population.draw(0)
-    paths = [_walk(session, client) for client in clients]
+    request = prepare(session.context, session.state)
+    memories = memories_of(session.context, session.state, session.store, request)
+    paths = [
+        _walk(session, request, client, memory)
+        for client, memory in zip(request.clients, memories, strict=True)
+    ]
     longest = max(len(path) for path in paths)
     whole = torch.stack([torch.stack([*path, *[path[-1]] * (longest - len(path))]) for path in paths])
     return [float(torch.cdist(whole[:, k].double(), whole[:, k].double()).max()) for k in range(longest)]
 
 
-def _walk(session: Session, client: int) -> list[Vector]:
-    """Return the points of a client's walk in the first round, its end last."""
-    loop, state, work = session.loop, session.state, session.loop.setting.work
-    algorithm = loop.stages.parts[0].method
-    plan = algorithm.plan(algorithm.broadcast(state.server), algorithm.enlist(state.x0))
-    stream = client_stream(loop.setting.seed, 0, client)
-    batches = loop.setting.federation.batches(client, minibatches(loop.setting, 0, client), stream)
-    pace = Pace(
-        work.rate(0, loop.rounds), work.weight_decay, work.clip, clip_direction=work.clip_on == "direction"
-    )
-    loop.oracle.load_buffers(state.buffers)
+def _walk(session: Session, request: RoundRequest, client: int, memory: ClientMemory) -> list[Vector]:
+    """Return the points of a client's walk, its end last."""
+    settings, oracle = session.context.settings, session.context.oracle
     points: list[Vector] = []
-    with seeded(stream.branch("dropout").integer(), loop.setting.device):
-        taken = take(
-            loop.oracle,
-            plan,
-            batches,
-            pace,
-            lambda at: full_gradient(loop.setting, loop.oracle, client, at),
-            trace=lambda y: points.append(y.clone()),
-        )
-    return [*points, taken.walk.end.clone()]
+    plan = request.algorithm.plan(request.down, memory.method)
+    walked = walk_client(settings, oracle, request, client, plan, trace=lambda y: points.append(y.clone()))
+    return [*points, walked.walk.end.clone()]
 
 
 def _trail(session: Session, tell: Callable[[Row], None]) -> Iterator[Vector]:
     """Yield the model before the first and after every round."""
-    with closing(session.loop.engine):
+    with closing(session):
         yield session.state.x0
         for row in session.rounds():
-            state = session.state
-            yield next(iter(session.loop.stages.parts[state.stage].method.models(state.server).values()))
+            yield session.context.model(session.state)
             tell(row)
 
 
 def _order(session: Session) -> list[int]:
     """Return the clients that take part at all, in the order of a draw: the first ones are replaced."""
     taking_part = sorted({client for row in session.history for client in row["cohort"]})
-    rng = Stream(session.loop.setting.seed).branch("stability").numpy()
+    rng = Stream(session.context.settings.seed).branch("stability").numpy()
     return [int(i) for i in rng.permutation(taking_part)]

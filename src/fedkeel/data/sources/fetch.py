@@ -22,6 +22,7 @@ from rich.progress import (
 )
 
 from fedkeel.errors import DataError
+from fedkeel.files import cache_directory
 
 _ATTEMPTS = 3  # connections opened for one file; each goes on where the last one broke off
 _TIMEOUT = 60.0  # seconds without a byte before a connection counts as broken
@@ -85,7 +86,7 @@ def cache() -> Path:
     """Return the folder of downloads: FEDKEEL_CACHE, else fedkeel in the user's cache folder."""
     if own := os.environ.get("FEDKEEL_CACHE"):
         return Path(own).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedkeel"
+    return cache_directory()
 
 
 def fetch(archive: Archive, folder: Path) -> Path:

@@ -17,7 +17,7 @@ from multiprocessing import connection
 from typing import Any
 
 from fedkeel.data.federation import Batch, Federation
-from fedkeel.engines.contract import Harvest, Order, Setting
+from fedkeel.engines.contract import CohortResult, RoundRequest
 from fedkeel.engines.processes.judging import Judging, known_as
 from fedkeel.engines.processes.mainmodule import Surroundings
 from fedkeel.engines.processes.nursery import nursery
@@ -31,8 +31,8 @@ from fedkeel.engines.serial import threads
 from fedkeel.engines.sizing import fits_channels_last
 from fedkeel.errors import ConfigError, TooFewClients
 from fedkeel.oracle import EVALUATION_BATCH, Oracle
-from fedkeel.records import Record
-from fedkeel.reducers import Reducer
+from fedkeel.records import ClientMemory
+from fedkeel.settings import RunSettings
 from fedkeel.vector import Vector
 
 _SENDING = 0.003  # seconds: a batch that is judged faster is not worth sending out
@@ -44,17 +44,17 @@ class Processes:
     name = "processes"
     threads = 1
 
-    def __init__(self, setting: Setting, oracle: Oracle, workers: int | None = None) -> None:
-        if setting.device.type != "cpu":
+    def __init__(self, settings: RunSettings, oracle: Oracle, workers: int | None = None) -> None:
+        if oracle.device.type != "cpu":
             raise ConfigError(
-                f"engine = 'processes' computes on the CPU, not on {setting.device}: "
+                f"engine = 'processes' computes on the CPU, not on {oracle.device}: "
                 "choose engine='serial' or 'stacked' there"
             )
-        oracle.channels_last = fits_channels_last(setting, oracle)
-        self.setting, self.oracle, self.workers = setting, oracle, workers or _cores()
+        oracle.channels_last = fits_channels_last(settings, oracle)
+        self.settings, self.oracle, self.workers = settings, oracle, workers or _cores()
         self._data, self._board = Slab(), Slab()
-        lean = setting._replace(federation=_without_copies(setting.federation))
-        where = _write(self._data, lean, _parts(setting))
+        lean = settings.changed(federation=_without_copies(settings.federation))
+        where = _write(self._data, lean, _parts(settings))
         self._start = Start(where, Surroundings.now(), oracle.channels_last, TorchState.now())
         self._hands: list[Hand] = []
         self._batch_seconds: float | None = None
@@ -65,17 +65,16 @@ class Processes:
         """Return the process ids of the workers."""
         return [hand.pid for hand in self._hands]
 
-    def run(self, order: Order, memories: Sequence[Record], reducer: Reducer) -> Harvest:
+    def run(self, request: RoundRequest, memories: Sequence[ClientMemory]) -> CohortResult:
         """Let every client of the cohort do its round, and reduce what they send."""
-        parts = {"the method": order.algorithm, "the reducer": reducer}
-        where = _write(self._board, (order, reducer), parts)
-        walking = Walking(self.setting.federation, order, memories, reducer, self.workers)
+        where = _write(self._board, request, {"the method": request.algorithm})
+        walking = Walking(self.settings.federation, request, memories, self.settings.reducer, self.workers)
         self._see_through(walking, where)
         return walking.harvest()
 
-    def judge(self, vectors: Sequence[Vector], buffers: Vector, data: Batch) -> list[dict[str, float]]:
+    def evaluate(self, vectors: Sequence[Vector], buffers: Vector, data: Batch) -> list[dict[str, float]]:
         """Return loss and metrics of each model on samples; workers share them where that is faster."""
-        prepare, where = self.setting.federation.prepare, known_as(data, self.setting.federation)
+        prepare, where = self.settings.federation.prepare, known_as(data, self.settings.federation)
         with threads(self.threads):
             if where is None or not self._worth_sharing(vectors[0], buffers, data):
                 return [self.oracle.evaluate(vector, buffers, data, prepare) for vector in vectors]
@@ -96,7 +95,7 @@ class Processes:
         if self._batch_seconds is None:
             x, y = (part[:EVALUATION_BATCH] for part in data)
             started = time.perf_counter()
-            self.oracle.sums(vector, buffers, (x, y), self.setting.federation.prepare)
+            self.oracle.batch_sums(vector, buffers, (x, y), self.settings.federation.prepare)
             self._batch_seconds = time.perf_counter() - started
         return self._batch_seconds > _SENDING
 
@@ -188,14 +187,15 @@ def _without_copies(federation: Federation) -> Federation:
     return lean
 
 
-def _parts(setting: Setting) -> dict[str, Any]:
-    task, federation = setting.task, setting.federation
+def _parts(settings: RunSettings) -> dict[str, Any]:
+    task, federation = settings.task, settings.federation
     return {
         "the model": task.model,
         "the loss": task.loss,
         **{f"the metric {name!r}": metric for name, metric in task.metrics.items()},
         "the federation's transform": federation.transform,
         "the federation's augment": federation.augment,
+        "the reducer": settings.reducer,
     }
 
 
@@ -204,7 +204,7 @@ def _write(slab: Slab, value: Any, parts: Mapping[str, Any]) -> list[Place]:
     try:
         return slab.write(value)
     except Unsendable as problem:
-        blamed = next((name for name, part in parts.items() if not _sendable(part)), "the setting")
+        blamed = next((name for name, part in parts.items() if not _sendable(part)), "the settings")
         raise ConfigError(
             f"engine = 'processes': {blamed} cannot be sent to worker processes: {problem}. Define it with "
             "def or class at the top level of a module, or `pip install cloudpickle`, or use engine='serial'"

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fedkeel.data.federation import Federation
-from fedkeel.engines.contract import Answer, Harvest, Order
-from fedkeel.engines.pieces import Piece, chunks, pieces
+from fedkeel.engines.contract import ClientResult, CohortResult, RoundRequest
+from fedkeel.engines.pieces import Piece, pieces
 from fedkeel.engines.processes.pile import PATIENCE, Pile
 from fedkeel.engines.processes.shared import Place, Slab
 from fedkeel.engines.processes.worker import Job
+from fedkeel.engines.reduction import ChunkSum, chunks, merge_chunks
 from fedkeel.errors import TooFewClients
-from fedkeel.records import Record
+from fedkeel.records import ClientMemory
 from fedkeel.reducers import CHUNK, Reducer
 
 
@@ -22,16 +23,16 @@ class Walking:
     def __init__(
         self,
         federation: Federation,
-        order: Order,
-        memories: Sequence[Record],
+        order: RoundRequest,
+        memories: Sequence[ClientMemory],
         reducer: Reducer,
         workers: int,
     ) -> None:
         self.order, self.memories, self.reducer = order, memories, reducer
         sizes = [len(federation.rows(client)) for client in order.clients]
         self.pile: Pile[Piece] = Pile(pieces(sizes, workers))
-        self._answers: dict[int, Answer] = {}
-        self._sums: dict[int, Any] = {}
+        self._answers: dict[int, ClientResult] = {}
+        self._sums: dict[int, ChunkSum] = {}
 
     def message(self, piece: Piece, inbox: Slab, board: list[Place] | None) -> Job:
         """Return what a worker is told: the piece, and where its memories lie."""
@@ -42,13 +43,14 @@ class Walking:
         self.pile.done(piece)
         chunk = piece.start // CHUNK
         if piece.whole:
-            self._sums[chunk], answers = result
-            self._answers.update(zip(range(piece.start, piece.stop), answers, strict=True))
+            self._sums[chunk] = result
             return
         self._answers[piece.start] = result
         places = chunks(len(self.order.clients))[chunk]
         if all(place in self._answers for place in places):
-            self._sums[chunk] = self.reducer.fold(self._uploads(places))
+            self._sums[chunk] = ChunkSum()
+            for place in places:
+                self._sums[chunk].add(self.reducer, self.order.weights[place], self._answers.pop(place))
 
     def again(self, piece: Piece, ended: str) -> None:
         """Put back the piece of a worker that died, client by client to find one that kills its workers."""
@@ -61,14 +63,7 @@ class Walking:
             )
         self.pile.again(piece.singles())
 
-    def harvest(self) -> Harvest:
+    def harvest(self) -> CohortResult:
         """Return the cohort's answers, or raise the failure that the serial engine would meet first."""
         self.pile.check()
-        upload = self.reducer.merge([self._sums[chunk] for chunk in sorted(self._sums)])
-        return Harvest.of(upload, [self._answers[place] for place in range(len(self.order.clients))])
-
-    def _uploads(self, places: range) -> Iterator[tuple[float, Record]]:
-        for place in places:
-            upload = self._answers[place].upload
-            self._answers[place] = self._answers[place].without_upload()
-            yield self.order.weights[place], upload
+        return merge_chunks(self.reducer, [self._sums[chunk] for chunk in sorted(self._sums)])

@@ -16,17 +16,18 @@ from typing import Any, NamedTuple, NoReturn
 
 import torch
 
-from fedkeel.engines.contract import Order, Setting
-from fedkeel.engines.heap import keep_heap
-from fedkeel.engines.local import answer
-from fedkeel.engines.pieces import Piece, fold
+from fedkeel.engines.client import run_client
+from fedkeel.engines.contract import RoundRequest
+from fedkeel.engines.malloc import keep_freed_memory
+from fedkeel.engines.pieces import Piece
 from fedkeel.engines.processes.judging import Exam, samples
 from fedkeel.engines.processes.mainmodule import Surroundings
 from fedkeel.engines.processes.shared import Place, Slab
+from fedkeel.engines.reduction import ChunkSum
 from fedkeel.errors import FedkeelError
 from fedkeel.oracle import Oracle
-from fedkeel.records import Record
-from fedkeel.reducers import Reducer
+from fedkeel.records import ClientMemory
+from fedkeel.settings import RunSettings
 from fedkeel.vector import Vector
 
 _HEARTBEAT = 0.5
@@ -43,9 +44,9 @@ class Handles(NamedTuple):
 
 
 class Start(NamedTuple):
-    """The first message: where the setting lies, and what else makes two processes compute alike."""
+    """The first message: where the settings lies, and what else makes two processes compute alike."""
 
-    setting: list[Place]
+    settings: list[Place]
     surroundings: Surroundings
     channels_last: bool
     switches: TorchState
@@ -113,7 +114,7 @@ def work(handles: Handles, parent: int) -> NoReturn:
     """Serve until the main process hangs up or the parent dies."""
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     torch.set_num_threads(1)
-    keep_heap()
+    keep_freed_memory()
     try:
         _serve(Connection(handles.pipe), handles)
     except (EOFError, ConnectionError):
@@ -147,8 +148,8 @@ class _Desk:
     def __init__(self, start: Start, handles: Handles) -> None:
         start.switches.take_over()
         start.surroundings.take_over()
-        self.setting: Setting = Slab(handles.data, private=True).read(start.setting)
-        self.oracle = Oracle(self.setting.task, self.setting.device)
+        self.settings: RunSettings = Slab(handles.data, private=True).read(start.settings)
+        self.oracle = Oracle(self.settings.task, torch.device("cpu"))
         self.oracle.channels_last = start.channels_last
         self.board, self.inbox, self.outbox = (Slab(handle) for handle in handles[2:])
         self.posted: Any = None
@@ -161,22 +162,23 @@ class _Desk:
             if isinstance(job, Exam):
                 return Done(self.outbox.write(self._judged(job, *self.posted)))
             memories = self.inbox.read(job.memories)
-            return Done(self.outbox.write(self._walked(job.piece, memories, *self.posted)))
+            return Done(self.outbox.write(self._walked(job.piece, memories, self.posted)))
         except Exception as problem:
             return Failed(_portable(problem))
 
     def _judged(self, exam: Exam, vectors: Sequence[Vector], buffers: Vector) -> list[dict[str, float]]:
-        federation, (model, start, stop) = self.setting.federation, exam.stretch
+        federation, (model, start, stop) = self.settings.federation, exam.stretch
         data = samples(federation, exam.where, start, stop)
-        return self.oracle.sums(vectors[model], buffers, data, federation.prepare)
+        return self.oracle.batch_sums(vectors[model], buffers, data, federation.prepare)
 
-    def _walked(self, piece: Piece, memories: Sequence[Record], order: Order, reducer: Reducer) -> Any:
-        clients, weights = order.clients[piece.start : piece.stop], order.weights[piece.start : piece.stop]
-        answers = (
-            answer(self.setting, self.oracle, order, client, memory)
-            for client, memory in zip(clients, memories, strict=True)
-        )
-        return fold(zip(weights, answers, strict=True), reducer) if piece.whole else next(answers)
+    def _walked(self, piece: Piece, memories: Sequence[ClientMemory], request: RoundRequest) -> Any:
+        found, reducer = ChunkSum(), self.settings.reducer
+        for position, memory in zip(range(piece.start, piece.stop), memories, strict=True):
+            result = run_client(self.settings, self.oracle, request, request.clients[position], memory)
+            if not piece.whole:
+                return result
+            found.add(reducer, request.weights[position], result)
+        return found
 
 
 def _portable(problem: Exception) -> bytes:

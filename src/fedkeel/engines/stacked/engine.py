@@ -20,8 +20,9 @@ from torch import Tensor, nn
 
 from fedkeel.algorithm import Plan, Walk
 from fedkeel.data.federation import Batch
-from fedkeel.engines.contract import Answer, Harvest, Order, Setting, Upload
-from fedkeel.engines.local import diverged, full_gradient, shown
+from fedkeel.engines.client import diverged, full_gradient, measured
+from fedkeel.engines.contract import ClientResult, CohortResult, RoundRequest, Upload
+from fedkeel.engines.reduction import Reduction
 from fedkeel.engines.serial import threads
 from fedkeel.engines.sizing import fits_channels_last, numbers_given, sensible_threads
 from fedkeel.engines.stacked.capture import Replay, capture
@@ -29,11 +30,10 @@ from fedkeel.engines.stacked.ragged import Form, Group
 from fedkeel.engines.stacked.span import Span, SpanStep, linear_walk
 from fedkeel.engines.stacked.stackable import stackable_net
 from fedkeel.engines.stacked.step import Route, State, Step, fit, route
-from fedkeel.oracle import Oracle
-from fedkeel.probes.base import Passes
-from fedkeel.probes.watch import Paths
-from fedkeel.records import Record, leaves, nbytes, rebuild, stack, transform
-from fedkeel.reducers import CHUNK, Reducer
+from fedkeel.oracle import Oracle, Passes
+from fedkeel.probes.client import WalkTraces
+from fedkeel.records import ClientMemory, Record, leaves, nbytes, rebuild, stack, transform
+from fedkeel.settings import RunSettings
 from fedkeel.task import Task
 from fedkeel.vector import Vector
 from fedkeel.walk import Pace
@@ -60,7 +60,7 @@ class Walked(NamedTuple):
     forwards: int
 
 
-class Taken(NamedTuple):
+class GroupWalk(NamedTuple):
     """The walks of a group, its losses (clients,), and every client's passes.
 
     `buffers` are the clients' own, None where training leaves them; `path2` is there where probes trace.
@@ -80,101 +80,91 @@ _RECORDED: WeakKeyDictionary[Task, dict[Hashable, Recorded]] = WeakKeyDictionary
 class Stacked:
     """Runs the clients of a cohort side by side; raises `Unstackable` where that is not possible.
 
-    `cohort` is how many clients a round has as a rule; `memory` bounds the bytes of those that run at once.
+    `memory` bounds the bytes of the clients that run at once.
     """
 
     def __init__(
         self,
-        setting: Setting,
+        settings: RunSettings,
         oracle: Oracle,
         threads: int | None = None,
         *,
         compiled: bool = True,
-        cohort: int | None = None,
         memory: int = _MEMORY,
     ) -> None:
-        self.setting, self.oracle, self.form = setting, oracle, Form.of(setting)
-        self._net, self._text = stackable_net(setting, oracle, self.form.padded), repr(oracle.module)
-        oracle.channels_last = fits_channels_last(setting, oracle)
-        self.threads = threads or sensible_threads(setting, oracle)
+        self.settings, self.oracle, self.form = settings, oracle, Form.of(settings)
+        self._net, self._text = stackable_net(settings, oracle, self.form.padded), repr(oracle.module)
+        oracle.channels_last = fits_channels_last(settings, oracle)
+        self.threads = threads or sensible_threads(settings, oracle)
         self.name = "stacked" if compiled else "stacked-uncompiled"
         self.compiled = compiled and not _convolves(oracle.module)
-        size = _bytes_a_client(setting, oracle, self.form)
+        size = _bytes_a_client(settings, oracle, self.form)
         self.capacity = max(1, min(memory // size, max(_FEW, _CACHE // size)))
-        self._cohort, self._linear = cohort, linear_walk(setting, oracle)
+        self._linear = linear_walk(settings, oracle)
 
-    def run(self, order: Order, memories: Sequence[Record], reducer: Reducer) -> Harvest:
-        """Let every client of the cohort do its round, and reduce what they send."""
-        kept: list[Answer] = []
-        answers = self._answers(order, memories)
-
-        def uploads(chunk: Sequence[float]) -> Iterator[tuple[float, Record]]:
-            for weight in chunk:
-                given = next(answers)
-                kept.append(given.without_upload())
-                yield weight, given.upload
-
+    def run(self, request: RoundRequest, memories: Sequence[ClientMemory]) -> CohortResult:
+        """Let every client of the cohort do its round, group by group, and reduce what they send."""
+        reduction = Reduction(self.settings.reducer, request.weights)
+        count = len(request.clients)
+        size, slots = self._division(count)
         with threads(self.threads):
-            count = len(order.clients)
-            chunks = [order.weights[start : start + CHUNK] for start in range(0, count, CHUNK)]
-            upload = reducer.merge([reducer.fold(uploads(chunk)) for chunk in chunks])
-        return Harvest.of(upload, kept)
+            for start in range(0, count, size):
+                clients = request.clients[start : start + size]
+                group = Group(self.settings, self.oracle, request.round, clients, slots, self.form)
+                for result in self._results(request, group, memories[start : start + size]):
+                    reduction.add(result)
+            return reduction.result()
 
-    def judge(self, vectors: Sequence[Vector], buffers: Vector, data: Batch) -> list[dict[str, float]]:
+    def evaluate(self, vectors: Sequence[Vector], buffers: Vector, data: Batch) -> list[dict[str, float]]:
         """Return loss and metrics of each model on samples."""
-        prepare = self.setting.federation.prepare
+        prepare = self.settings.federation.prepare
         with threads(self.threads):
             return [self.oracle.evaluate(vector, buffers, data, prepare) for vector in vectors]
 
     def close(self) -> None:
         """Nothing to give back: recorded steps live as long as their task."""
 
-    def _answers(self, order: Order, memories: Sequence[Record]) -> Iterator[Answer]:
-        """Yield the clients' answers in drawn order; groups of them are computed when they are due."""
-        count = len(order.clients)
-        size, slots = self._division(count)
-        for start in range(0, count, size):
-            clients = order.clients[start : start + size]
-            group = Group(self.setting, self.oracle, order.round, clients, slots, self.form)
-            yield from self._of_group(order, group, memories[start : start + size])
-
-    def _of_group(self, order: Order, group: Group, memories: Sequence[Record]) -> Iterator[Answer]:
-        self.oracle.load_buffers(order.buffers)
-        stacked = stack(memories if order.watch is None else [one.method for one in memories])
-        taken = self._take(order, group, stacked)
+    def _results(
+        self, request: RoundRequest, group: Group, memories: Sequence[ClientMemory]
+    ) -> Iterator[ClientResult]:
+        """Walk a group and yield its clients' results in drawn order."""
+        self.oracle.load_buffers(request.buffers)
+        stacked = stack([memory.method for memory in memories])
+        taken = self._take(request, group, stacked)
         sound = torch.isfinite(taken.losses) & torch.isfinite(taken.walk.end).all(1)
         if not bool(sound.all()):
-            raise diverged(order, group.clients[int(sound.int().argmin())])
-        up, kept = order.algorithm.finish(taken.walk, order.down, stacked)
-        for place, loss in enumerate(taken.losses.tolist()):
-            buffers = order.buffers if taken.buffers is None else taken.buffers[place]
-            upload = Upload(_of_client(up, place), buffers.clone())
-            memory, passes = _of_client(kept, place), taken.passes[place]
-            given = Answer(upload, memory, loss, taken.gradients[place], nbytes(upload), passes)
-            if order.watch is None:
-                yield given
+            raise diverged(request, group.clients[int(sound.int().argmin())])
+        up, kept = request.algorithm.finish(taken.walk, request.down, stacked)
+        for index, loss in enumerate(taken.losses.tolist()):
+            buffers = request.buffers if taken.buffers is None else taken.buffers[index]
+            upload = Upload(_of_client(up, index), buffers.clone())
+            memory = memories[index]._replace(method=_of_client(kept, index))
+            passes, gradients = taken.passes[index], taken.gradients[index]
+            result = ClientResult(upload, memory, loss, gradients, nbytes(upload), passes)
+            if request.probes is None:
+                yield result
                 continue
             self.oracle.load_buffers(buffers)
-            yield shown(
-                self.setting,
+            yield measured(
+                self.settings,
                 self.oracle,
-                order,
-                group.clients[place],
-                given,
-                before=memories[place],
-                walk=_of_client(taken.walk, place),
-                path2=_of_client(taken.path2, place),
+                request,
+                group.clients[index],
+                result,
+                before=memories[index],
+                walk=_of_client(taken.walk, index),
+                path2=_of_client(taken.path2, index),
             )
 
-    def _take(self, order: Order, group: Group, memories: Record) -> Taken:
+    def _take(self, request: RoundRequest, group: Group, memories: Record) -> GroupWalk:
         """Walk as planned: `walk.take` for a group."""
-        work, count = self.setting.work, len(group.clients)
-        plan = order.algorithm.plan(order.down, memories)
-        pace = Pace(order.lr, work.weight_decay, work.clip, work.clip_on == "direction")
+        count = len(group.clients)
+        plan = request.algorithm.plan(request.down, memories)
+        pace = Pace.of(self.settings.work, request.lr)
         full, whole = self._full_gradients(plan, group) if plan.full_gradient else (None, [0] * count)
         ready = route(plan, pace, group.slots, self.form.padded, self._net.moving)
         orders = group.orders()
-        paths = None if order.watch is None else order.watch.paths(order.down.x, group.slots)
+        paths = None if request.probes is None else request.probes.trace_many(request.down.x, group.slots)
         end, losses, forwards = self._walk(ready, group, orders, paths)
         steps = torch.tensor([[len(own)] for own in orders]).to(ready.start.y)
         walk = Walk(
@@ -194,7 +184,7 @@ class Stacked:
         ]
         buffers = end.moving.floats[:count] if end.moving else None
         path2 = None if paths is None else paths.total
-        return Taken(walk, losses[:count] / steps[:, 0], gradients, passes, buffers, path2)
+        return GroupWalk(walk, losses[:count] / steps[:, 0], gradients, passes, buffers, path2)
 
     def _full_gradients(self, plan: Plan, group: Group) -> tuple[Tensor, list[int]]:
         """Return the gradients over all samples, taken client by client, and the passes of each."""
@@ -202,13 +192,13 @@ class Stacked:
         found, passes = [], []
         for client, at in zip(group.clients, anchors, strict=True):
             before = self.oracle.gradients
-            found.append(full_gradient(self.setting, self.oracle, client, at))
+            found.append(full_gradient(self.settings, self.oracle, client, at))
             passes.append(self.oracle.gradients - before)
         return torch.stack(found), passes
 
     @torch.no_grad()
     def _walk(
-        self, ready: Route, group: Group, orders: Sequence[Sequence[np.ndarray]], paths: Paths | None
+        self, ready: Route, group: Group, orders: Sequence[Sequence[np.ndarray]], paths: WalkTraces | None
     ) -> Walked:
         """Take all steps of a group, a linear model's in the span of the clients' samples."""
         if self._linear is not None and paths is None and Span.fits(ready):
@@ -224,7 +214,7 @@ class Stacked:
         ready: Route,
         feeds: Iterable[Record],
         fixed: list[Tensor],
-        paths: Paths | None = None,
+        paths: WalkTraces | None = None,
     ) -> Walked:
         state = [tensor for _, tensor in leaves(ready.start)]
         constants = [*(tensor for _, tensor in leaves(ready.words)), *fixed]
@@ -248,7 +238,7 @@ class Stacked:
         names = tuple(name for part in (ready.start, feed, ready.words) for name, _ in leaves(part))
         step = (kind, ready.kind, names, shapes)
         key = (step, self.compiled, self.threads, self.oracle.layout, self._text)
-        known = _RECORDED.setdefault(self.setting.task, {})
+        known = _RECORDED.setdefault(self.settings.task, {})
         if key not in known:
             self._net.looks = 0
             replay = capture(kind(self._net, ready, feed), examples, compiled=self.compiled)
@@ -263,7 +253,7 @@ class Stacked:
         """
         groups = -(-count // self.capacity)
         size = -(-count // groups)
-        if self._cohort in {None, count}:
+        if count == self.settings.cohort_size:
             return size, size
         return size, max(size, min(-(-size // _SPARE) * _SPARE, self.capacity))
 
@@ -274,16 +264,16 @@ def _convolves(module: nn.Module) -> bool:
     return any(isinstance(layer, kinds) for layer in module.modules())
 
 
-def _of_client(record: Record, place: int) -> Record:
+def _of_client(record: Record, index: int) -> Record:
     """Return one client's part of a stacked record; what has no client axis is everyone's."""
-    return transform(lambda tensor: (tensor[place] if tensor.ndim > 1 else tensor).clone(), record)
+    return transform(lambda tensor: (tensor[index] if tensor.ndim > 1 else tensor).clone(), record)
 
 
-def _bytes_a_client(setting: Setting, oracle: Oracle, form: Form) -> int:
+def _bytes_a_client(settings: RunSettings, oracle: Oracle, form: Form) -> int:
     """Estimate what a client takes in a group: vectors, its samples, and what its layers give."""
-    federation = setting.federation
+    federation = settings.federation
     sample = federation.prepare(federation.samples(0)[0][:1])
-    activations = numbers_given(oracle.still, oracle.place((sample, federation.y[:1]))[0])
+    activations = numbers_given(oracle.eval_copy, oracle.to_device((sample, federation.y[:1]))[0])
     numbers = (
         _VECTORS * oracle.layout.total
         + int(federation.sizes.max()) * sample.numel()

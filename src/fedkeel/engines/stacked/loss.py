@@ -138,7 +138,7 @@ class StackedForward:
         if vector is self._y:
             return self._sight
         net = self._net
-        seen = net.look(net.oracle.still, vector, inputs, self._held, features)
+        seen = net.look(net.oracle.eval_copy, vector, inputs, self._held, features)
         return Sight(seen.output.detach(), None if seen.features is None else seen.features.detach())
 
 

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from fedkeel.data.federation import Batch
-from fedkeel.engines.contract import Setting
-from fedkeel.engines.local import client_stream, minibatches
+from fedkeel.engines.client import client_stream, minibatches
 from fedkeel.oracle import Oracle
+from fedkeel.settings import RunSettings
 from fedkeel.streams import Stream
 
 _PLACES = 2**21  # places of samples laid out at once: 16 MB
@@ -31,9 +31,9 @@ class Form(NamedTuple):
     padded: bool
 
     @classmethod
-    def of(cls, setting: Setting) -> Form:
+    def of(cls, settings: RunSettings) -> Form:
         """Return the form that holds every minibatch any client of the federation can have."""
-        sizes, limit = setting.federation.sizes, setting.work.batch_size
+        sizes, limit = settings.federation.sizes, settings.work.batch_size
         if limit is None:
             return cls(int(sizes.max()), bool(sizes.min() != sizes.max()))
         last = torch.where(sizes < limit, sizes, sizes % limit)
@@ -78,7 +78,7 @@ class Window(NamedTuple):
 class Group(NamedTuple):
     """Clients that walk side by side on `slots` places; places beyond the clients stay empty."""
 
-    setting: Setting
+    settings: RunSettings
     oracle: Oracle
     round: int
     clients: Sequence[int]
@@ -89,12 +89,12 @@ class Group(NamedTuple):
         """Yield the group's steps, so many at once as fit in little memory."""
         longest = max(len(order) for order in orders)
         span = self._span()
-        if self.setting.federation.augment is None:
+        if self.settings.federation.augment is None:
             for start in range(0, longest, span):
                 yield self._stored([order[start : start + span] for order in orders])
             return
         streams = [
-            self.setting.federation.batches(client, order, self._stream(client))
+            self.settings.federation.batches(client, order, self._stream(client))
             for client, order in zip(self.clients, orders, strict=True)
         ]
         for _ in range(0, longest, span):
@@ -102,7 +102,7 @@ class Group(NamedTuple):
 
     def orders(self) -> list[list[np.ndarray]]:
         """Return every client's minibatches, as places among its own samples."""
-        return [minibatches(self.setting, self.round, client) for client in self.clients]
+        return [minibatches(self.settings, self.round, client) for client in self.clients]
 
     def laid_out(
         self, pool: Batch, held: Sequence[int], orders: Sequence[Sequence[np.ndarray]]
@@ -116,18 +116,18 @@ class Group(NamedTuple):
             yield self._window(pool, held, places, sizes)
 
     def _stream(self, client: int) -> Stream:
-        return client_stream(self.setting.seed, self.round, client)
+        return client_stream(self.settings.seed, self.round, client)
 
     def _span(self) -> int:
         samples = self.slots * self.form.width
-        if self.setting.federation.augment is None:
+        if self.settings.federation.augment is None:
             return max(1, _PLACES // samples)
-        x = self.setting.federation.x
+        x = self.settings.federation.x
         return max(1, _PREPARED // (samples * x[0].numel() * self.oracle.point.element_size()))
 
     def _stored(self, orders: list[Sequence[np.ndarray]]) -> Window:
         """Prepare each sample once for all the steps that use it."""
-        federation = self.setting.federation
+        federation = self.settings.federation
         rows, places, sizes = [], [], []
         for client, order in zip(self.clients, orders, strict=True):
             own = federation.rows(client)
@@ -162,7 +162,7 @@ class Group(NamedTuple):
             lengths[: len(size), slot] = size
             filled = np.arange(width) < size[:, None]
             layout[: len(size), slot][filled] = own + offsets[slot]
-        inputs, target = self.oracle.place(pool)
+        inputs, target = self.oracle.to_device(pool)
         return Window(
             (inputs.contiguous(), target),
             torch.from_numpy(layout).to(inputs.device),

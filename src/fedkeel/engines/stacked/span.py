@@ -19,11 +19,11 @@ import torch
 from torch import Tensor, nn
 from torch.func import grad_and_value, vmap
 
-from fedkeel.engines.contract import Setting
 from fedkeel.engines.stacked.ragged import Group
 from fedkeel.engines.stacked.step import Gradient, Route, State, Step, Words
 from fedkeel.oracle import Oracle
 from fedkeel.records import Record
+from fedkeel.settings import RunSettings
 from fedkeel.vector import Vector
 
 _REMEMBERED = 2**28  # bytes of Gram matrices
@@ -81,17 +81,17 @@ class Linear:
         return gram
 
 
-def linear_walk(setting: Setting, oracle: Oracle) -> Linear | None:
+def linear_walk(settings: RunSettings, oracle: Oracle) -> Linear | None:
     """Return the task's linear model where walking in the span is exact and worth it, else None."""
     layer = _only_layer(oracle)
-    if layer is None or setting.federation.augment is not None:
+    if layer is None or settings.federation.augment is not None:
         return None
-    samples = int(setting.federation.sizes.max())
-    width = min(setting.work.batch_size or samples, samples)
-    steps, size = setting.work.count(samples), layer.in_features
+    samples = int(settings.federation.sizes.max())
+    width = min(settings.work.batch_size or samples, samples)
+    steps, size = settings.work.count(samples), layer.in_features
     inside = 2 * steps * width * samples + samples * size * (samples / layer.out_features + 3)
     outside = 4 * steps * width * size
-    if outside < _WORTH * inside or not _is_all(setting, oracle, layer):
+    if outside < _WORTH * inside or not _is_all(settings, oracle, layer):
         return None
     return Linear(oracle, layer, samples)
 
@@ -148,10 +148,10 @@ class Span:
 
     def _samples(self) -> tuple[Tensor, Tensor]:
         """Return the features of the clients' samples, (slots, samples, features), and flat their targets."""
-        federation, most, slots = self._group.setting.federation, self._linear.samples, self._group.slots
+        federation, most, slots = self._group.settings.federation, self._linear.samples, self._group.slots
         rows = [federation.rows(client) for client in self._group.clients]
         x, y = federation.pick(torch.cat(rows))
-        inputs, target = self._group.oracle.place((federation.prepare(x), y))
+        inputs, target = self._group.oracle.to_device((federation.prepare(x), y))
         features: Tensor = self._linear.features(inputs)
         if len(y) < slots * most:
             places = torch.cat([most * slot + torch.arange(len(own)) for slot, own in enumerate(rows)])
@@ -218,10 +218,10 @@ def _without(module: nn.Module, layer: nn.Module) -> nn.Module:
     return rest
 
 
-def _is_all(setting: Setting, oracle: Oracle, layer: nn.Linear) -> bool:
+def _is_all(settings: RunSettings, oracle: Oracle, layer: nn.Linear) -> bool:
     """Try whether the model is the layer, once, on features that are each sample's own."""
-    x, y = setting.federation.samples(0)
-    inputs, _ = oracle.place((setting.federation.prepare(x[:3]), y[:3]))
+    x, y = settings.federation.samples(0)
+    inputs, _ = oracle.to_device((settings.federation.prepare(x[:3]), y[:3]))
     features = _without(oracle.module, layer)
     try:
         with torch.no_grad():

@@ -10,10 +10,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
 from fedkeel.data.federation import Batch
-from fedkeel.engines.contract import Setting, Unsuited
+from fedkeel.engines.contract import Unsuited
 from fedkeel.engines.stacked.loss import Given, Net, loss_of, mapped_over_clients
 from fedkeel.oracle import Oracle
 from fedkeel.records import Record, leaves, transform
+from fedkeel.settings import RunSettings
 
 _SAMPLES = 8
 _UNEQUAL = "clients have minibatches of unequal size"
@@ -24,14 +25,14 @@ class Unstackable(Unsuited):
     """This task cannot be computed for many clients at once; the message says why."""
 
 
-def stackable_net(setting: Setting, oracle: Oracle, padded: bool) -> Net:
+def stackable_net(settings: RunSettings, oracle: Oracle, padded: bool) -> Net:
     """Return the model ready for many clients; `Unstackable` where each would not walk its own walk."""
     for name, layer in oracle.module.named_modules():
         reason = _reason(layer, padded)
         if reason is not None:
             place = f"the layer {name!r}" if name else "the model"
             raise Unstackable(f"{place} ({type(layer).__name__}) {reason}")
-    batches = _batches(setting, oracle)
+    batches = _batches(settings, oracle)
     moved = _moved(oracle, batches[0])
     if moved and padded:
         raise Unstackable(f"training moves the model's buffer {moved[0]!r}, and {_UNEQUAL}")
@@ -53,13 +54,13 @@ def _reason(layer: nn.Module, padded: bool) -> str | None:
     return None
 
 
-def _batches(setting: Setting, oracle: Oracle) -> list[Batch]:
+def _batches(settings: RunSettings, oracle: Oracle) -> list[Batch]:
     """Return small minibatches of the two largest clients, equally long."""
-    federation = setting.federation
+    federation = settings.federation
     largest = federation.sizes.topk(min(2, len(federation))).indices.tolist()
     pairs = [federation.samples(client) for client in largest]
     count = min(_SAMPLES, *(len(y) for _, y in pairs))
-    return [oracle.place((federation.prepare(x[:count]), y[:count])) for x, y in (pairs * 2)[:2]]
+    return [oracle.to_device((federation.prepare(x[:count]), y[:count])) for x, y in (pairs * 2)[:2]]
 
 
 def _moved(oracle: Oracle, batch: Batch) -> list[str]:

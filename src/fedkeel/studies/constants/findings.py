@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedkeel.engines.contract import Setting
 from fedkeel.errors import ConfigError
-from fedkeel.sampling import Population
+from fedkeel.running.population import Population
+from fedkeel.settings import RunSettings
 from fedkeel.streams import Stream
 from fedkeel.studies.constants.estimate import Estimate, largest, smallest
 from fedkeel.studies.constants.fit import Fit, fit
@@ -74,11 +74,11 @@ class Findings:
 
 
 def conclude(
-    found: Measured, path: Trajectory, setting: Setting, population: Population, weights: Sequence[float]
+    found: Measured, path: Trajectory, settings: RunSettings, population: Population, weights: Sequence[float]
 ) -> Findings:
     """Turn measurements into constants."""
-    sizes = [int(n) for n in setting.federation.sizes]
-    K = max(setting.work.count(n) for n in {min(sizes), max(sizes)})
+    sizes = [int(n) for n in settings.federation.sizes]
+    K = max(settings.work.count(n) for n in {min(sizes), max(sizes)})
     rounds = [stop.round for stop in path.stops]
     lowest = min(s.loss for s in found.surveys)
     if lowest < 0 or found.surveys[0].loss == 0:
@@ -105,13 +105,13 @@ def conclude(
         tau2=estimates["tau2"].value,
         sigma2=estimates["sigma_l2"].value,
         K=K,
-        stream=Stream(setting.seed).branch("halves"),
+        stream=Stream(settings.seed).branch("halves"),
     )
     estimates |= {"a": chosen.a, "b": chosen.b, "alpha": chosen.alpha, "beta": chosen.beta}
     losses = tuple(zip(rounds, (s.loss for s in found.surveys), strict=True))
     along = [s.along for s in found.surveys[1:] if s.along is not None]
     kinks = estimates["L_pairs"].value / max(estimates["L_power"].value, 1e-300)
-    facts = Facts(losses, by_round, len(weights), population.clients, setting.work, chosen.promising, kinks)
+    facts = Facts(losses, by_round, len(weights), population.clients, settings.work, chosen.promising, kinks)
     return Findings(
         estimates=estimates,
         fit=chosen,

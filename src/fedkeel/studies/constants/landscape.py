@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from fedkeel.engines.contract import Setting
 from fedkeel.layout import Layout, float_buffers, trainable
+from fedkeel.settings import RunSettings
 from fedkeel.streams import Stream
 from fedkeel.vector import Vector
 
@@ -41,13 +41,20 @@ class Landscape:
     statistics the pilot had at the place. Float64 keeps second differences of close points above rounding.
     """
 
-    def __init__(self, setting: Setting, clients: Sequence[int], samples: int, stream: Stream) -> None:
-        self.loss = setting.task.loss
-        self.module = copy.deepcopy(setting.task.model).to(setting.device).double().eval()
+    def __init__(
+        self,
+        settings: RunSettings,
+        device: torch.device,
+        clients: Sequence[int],
+        samples: int,
+        stream: Stream,
+    ) -> None:
+        self.loss = settings.task.loss
+        self.module = copy.deepcopy(settings.task.model).to(device).double().eval()
         self.layout = Layout.of(trainable(self.module))
         self.buffer_layout = Layout.of(float_buffers(self.module))
         self.clients = tuple(clients)
-        self.data = {client: _data(setting, client, samples, stream) for client in clients}
+        self.data = {client: _data(settings, client, samples, stream, device) for client in clients}
 
     def place(self, x: Vector, buffers: Vector) -> Place:
         """Return a model in this landscape's precision."""
@@ -150,15 +157,17 @@ def gaussian(stream: Stream, like: Vector) -> Vector:
     return drawn.to(like)
 
 
-def _data(setting: Setting, client: int, samples: int, stream: Stream) -> tuple[Tensor, Tensor]:
+def _data(
+    settings: RunSettings, client: int, samples: int, stream: Stream, device: torch.device
+) -> tuple[Tensor, Tensor]:
     """Return (at most) that many samples of a client in float64, ready for the model."""
-    x, y = setting.federation.samples(client)
+    x, y = settings.federation.samples(client)
     if len(x) > samples:
         order = stream.branch("samples", client).numpy().permutation(len(x))[:samples]
         chosen = torch.from_numpy(np.sort(order))
         x, y = x[chosen], y[chosen]
-    inputs = setting.federation.prepare(x).to(setting.device)
+    inputs = settings.federation.prepare(x).to(device)
     if inputs.is_floating_point() or inputs.dtype == torch.uint8:
         inputs = inputs.double()
-    target = y.to(setting.device)
+    target = y.to(device)
     return inputs, target.double() if target.is_floating_point() else target

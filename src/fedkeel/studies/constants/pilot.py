@@ -11,9 +11,9 @@ import torch
 
 from fedkeel.errors import ConfigError, Diverged
 from fedkeel.methods.relaxed import Relaxed
-from fedkeel.studies.keeping import keep_tensors, kept, read_tensors
-from fedkeel.studies.keeping import read as read_part
-from fedkeel.training import Session
+from fedkeel.running.session import Session
+from fedkeel.studies.artifacts import keep_tensors, kept, read_tensors
+from fedkeel.studies.artifacts import read as read_part
 from fedkeel.vector import Vector
 
 _RUNAWAY = 1e6  # a model this many times longer than the first is on its way to infinity
@@ -48,12 +48,12 @@ def travel(session: Session, points: int, progress: Progress) -> Trajectory:
 
     A pilot that diverges is cut there: the models before still tell why.
     """
-    rounds = session.loop.rounds
+    rounds = session.context.settings.rounds
     wanted = {round(rounds * (i / (points - 1)) ** 1.5) for i in range(points)}
     stops = [_stop(session)]
     longest, previous, problem = 0.0, stops[0], None
     limit = _RUNAWAY * (1.0 + _length(previous.x))
-    with closing(session.loop.engine):
+    with closing(session):
         try:
             for row in session.rounds():
                 here = _stop(session)
@@ -113,15 +113,15 @@ def _length(x: Vector) -> float:
 
 def _stop(session: Session) -> Stop:
     state = session.state
-    method = session.loop.stages.parts[state.stage].method
-    x = next(iter(method.models(state.server).values())).clone()
+    method = session.context.algorithm(state)
+    x = session.context.model(state).clone()
     offset = _offset(session, x) if isinstance(method, Relaxed) else None
     return Stop(state.round, x, state.buffers.clone(), 0.0, offset)
 
 
 def _offset(session: Session, x: Vector) -> Vector:
-    clients = session.loop.population.clients
+    clients = session.context.population.clients
     total = session.state.x0.double() * (clients - len(session.store))
     for memory in session.store.values():
-        total = total + memory.last.double()
+        total = total + memory.method.last.double()
     return x.double() - total / clients

@@ -12,32 +12,27 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedkeel.algorithm import Algorithm
-from fedkeel.data.federation import Federation
-from fedkeel.engines.contract import Setting
 from fedkeel.engines.serial import threads
-from fedkeel.methods.stages import Stages, as_stages
-from fedkeel.runner import open_session
-from fedkeel.runs.manifest import manifest_of
-from fedkeel.sampling import Population, Sampling, Weighting
+from fedkeel.frozen import Count, frozen
+from fedkeel.options import SERIAL, Execution
+from fedkeel.running.manifest import identity_of
+from fedkeel.running.round import RunContext
+from fedkeel.running.session import Session, open_session
+from fedkeel.settings import RunSettings
 from fedkeel.streams import Stream
+from fedkeel.studies.artifacts import claim, kept
 from fedkeel.studies.constants import pilot
 from fedkeel.studies.constants.findings import Findings, Measured, conclude
 from fedkeel.studies.constants.landscape import Landscape, Place, View, gaussian, power_iteration
 from fedkeel.studies.constants.pairs import Pair, Reach, Star, star
 from fedkeel.studies.constants.pilot import Progress, Trajectory
 from fedkeel.studies.constants.survey import Noise, Survey, noise, survey
-from fedkeel.studies.keeping import claim, kept
-from fedkeel.task import Task
-from fedkeel.training import Session
-from fedkeel.values import Count, value
 from fedkeel.vector import Vector
-from fedkeel.work import Work
 
 _TINY = 1e-24  # of the first loss: below, a loss counts as zero
 
 
-@value
+@frozen
 class Effort:
     """How much is measured: bounds on the work, whatever the model and the data.
 
@@ -56,57 +51,38 @@ class Effort:
 
 
 def study(
-    task: Task,
-    federation: Federation,
-    algorithm: Algorithm | Stages,
+    settings: RunSettings,
+    execution: Execution = SERIAL,
     *,
-    cohort: int | float,
-    work: Work,
-    seed: int = 0,
-    engine: str = "serial",
-    sampling: Sampling = "fixed",
-    weighting: Weighting = "uniform",
-    device: str = "cpu",
     effort: Effort | None = None,
-    keep: str | Path | None = None,
+    directory: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Findings:
     """Measure the constants the theories ask for; the same seed gives the same numbers.
 
-    With `keep`, the pilot and what is measured lie in that directory as soon as they are finished, and the
-    same call goes on from there. `progress` is called with a stage's name, what is done of it and its total.
+    The pilot is as long as the effort says, whatever the settings' rounds. With `directory`, the pilot and
+    what is measured are kept there as soon as they are finished, and the same call goes on from there.
+    `progress` is called with a stage's name, what is done of it and its total.
     """
     how = effort or Effort()
     tell = progress or (lambda stage, done, total: None)
-    session = open_session(
-        task,
-        federation,
-        algorithm,
-        rounds=how.rounds,
-        cohort=cohort,
-        work=work,
-        seed=seed,
-        engine=engine,
-        sampling=sampling,
-        weighting=weighting,
-        eval_every=how.rounds,
-        device=device,
-    )
-    setting, population = session.loop.setting, session.loop.population
-    place = None if keep is None else Path(keep)
-    if place is not None:
-        identity = manifest_of(session.loop, as_stages(algorithm), cohort)["identity"]
-        claim(place, "constants study", {**asdict(how), "engine": engine, **identity})
-    with closing(session.loop.engine), threads(session.loop.engine.threads):
-        path = _pilot(session, max(2, how.points), place, tell)
-        team = _team(setting, population, how, place)
-        return conclude(_measure(team, path, how, tell), path, setting, population, team.weights)
+    path = None if directory is None else Path(directory)
+    pilot_settings = settings.changed(rounds=how.rounds, eval_every=how.rounds, probes=())
+    with closing(open_session(pilot_settings, execution)) as session, threads(session.context.engine.threads):
+        context = session.context
+        if path is not None:
+            asked = {**asdict(how), "engine": execution.engine}
+            claim(path, "constants study", {**asked, **identity_of(context)})
+        trajectory = _pilot(session, max(2, how.points), path, tell)
+        team = _team(context, how, path)
+        measured = _measure(team, trajectory, how, tell)
+        return conclude(measured, trajectory, context.settings, context.population, team.weights)
 
 
 def _pilot(session: Session, points: int, place: Path | None, tell: Progress) -> Trajectory:
     """Return the pilot that is kept, else play it."""
     part = None if place is None else place / "pilot.json"
-    before = pilot.read(part, session.loop.setting.device)
+    before = pilot.read(part, session.context.oracle.device)
     if before is not None:
         tell("pilot", before.rounds, before.rounds)
         return before
@@ -121,7 +97,7 @@ def _pilot(session: Session, points: int, place: Path | None, tell: Progress) ->
 class _Team:
     """The clients looked at, those looked at closely, their weights in f, and where findings are kept."""
 
-    setting: Setting
+    settings: RunSettings
     landscape: Landscape
     weights: list[float]
     close: tuple[int, ...]
@@ -134,17 +110,18 @@ class _Team:
         return None if self.place is None else self.place / f"{name}-{number}.json"
 
 
-def _team(setting: Setting, population: Population, how: Effort, place: Path | None) -> _Team:
+def _team(context: RunContext, how: Effort, place: Path | None) -> _Team:
     """Draw the clients: all of them where there are few."""
-    stream = Stream(setting.seed).branch("constants")
+    settings, population = context.settings, context.population
+    stream = Stream(settings.seed).branch("constants")
     count = min(how.clients, population.clients)
     order = stream.branch("clients").numpy().permutation(population.clients)
     clients = sorted(int(i) for i in order[:count])
     close = tuple(sorted(int(i) for i in order[: min(how.close, count)]))
     drawn = np.array(population.weigh(clients))
     weights = [float(weight) for weight in drawn / drawn.sum()]
-    landscape = Landscape(setting, clients, how.samples, stream)
-    return _Team(setting, landscape, weights, close, population.clients, stream, place)
+    landscape = Landscape(settings, context.oracle.device, clients, how.samples, stream)
+    return _Team(settings, landscape, weights, close, population.clients, stream, place)
 
 
 def _measure(team: _Team, path: Trajectory, how: Effort, tell: Progress) -> Measured:
@@ -195,7 +172,7 @@ def _counted(
 
 
 def _noises(team: _Team, place: Place, at: int, draws: int) -> list[Noise]:
-    work, stream = team.setting.work, team.stream.branch("minibatch", at)
+    work, stream = team.settings.work, team.stream.branch("minibatch", at)
     views = [View(team.landscape, client, place) for client in team.close]
     return [noise(view, work, draws, stream.branch("client", view.client)) for view in views]
 

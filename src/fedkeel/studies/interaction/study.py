@@ -13,25 +13,24 @@ import numpy as np
 import torch
 from torch.func import functional_call
 
-from fedkeel.algorithm import Algorithm
 from fedkeel.data.federation import Batch, Federation
 from fedkeel.errors import ConfigError, Stopped
-from fedkeel.interrupts import uninterrupted
-from fedkeel.methods import Stages
-from fedkeel.methods.stages import as_stages
+from fedkeel.files import storage_errors
+from fedkeel.options import SERIAL, Execution
 from fedkeel.oracle import Oracle
 from fedkeel.probes import Divergence
-from fedkeel.runner import open_session, take_up
-from fedkeel.runs import RunDirectory, read_manifest, storage
-from fedkeel.runs.keeper import Keeper
-from fedkeel.runs.manifest import manifest_of
-from fedkeel.sampling import Sampling, Weighting
+from fedkeel.running.interrupts import uninterrupted
+from fedkeel.running.manifest import identity_of
+from fedkeel.running.recorder import Recorder
+from fedkeel.running.round import Row
+from fedkeel.running.run_directory import RunDirectory, read_manifest
+from fedkeel.running.session import Session, open_session
+from fedkeel.running.train import take_up
+from fedkeel.settings import RunSettings
+from fedkeel.studies.artifacts import claim, kept, read
 from fedkeel.studies.interaction.tensor import Array, check_components, check_correlation, interaction
-from fedkeel.studies.keeping import claim, kept, read
-from fedkeel.task import Task, watched
-from fedkeel.training import Row, Session
+from fedkeel.task import watched
 from fedkeel.vector import Vector
-from fedkeel.work import Work
 
 GAMMAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 _RUN = "run"
@@ -80,51 +79,28 @@ def looks_of(rounds: int, every: int) -> range:
 
 
 def study(
-    task: Task,
-    federation: Federation,
-    algorithm: Algorithm | Stages,
+    settings: RunSettings,
+    execution: Execution = SERIAL,
     *,
-    rounds: int,
-    cohort: int | float,
-    work: Work,
-    seed: int = 0,
-    sampling: Sampling = "fixed",
-    weighting: Weighting = "uniform",
-    device: str = "cpu",
     every: int = 10,
     points: int = 500,
     components: int = 20,
     gamma_corr: float = 0.5,
     centre: bool = False,
     gammas: Sequence[float] = GAMMAS,
-    keep: str | Path | None = None,
+    directory: str | Path | None = None,
     progress: Callable[[Row], None] | None = None,
 ) -> Iterator[Moment]:
     """Train, and after every so many rounds compare the global model, the cohort's models and the next one.
 
     M = N + 2 models on `points` test points, as the paper has it; the mean of the end models is compared
-    beside them with an M + 1st place, so it changes no other number. With `keep`, the run and every look lie
-    in that directory: the same call goes on where it was, to the bit. `progress` hears of rounds played.
+    beside them as model M + 1, so it changes no other number. With `directory`, the run and every look are
+    kept there: the same call goes on where it was, to the bit. `progress` hears of rounds played.
     """
-    looks = looks_of(rounds, every)
-    place = None if keep is None else Path(keep)
-    session = open_session(
-        task,
-        federation,
-        algorithm,
-        rounds=rounds,
-        cohort=cohort,
-        work=work,
-        seed=seed,
-        sampling=sampling,
-        weighting=weighting,
-        device=device,
-        engine="serial",
-        threads=_threads_before(place),
-        probes=[Divergence()],
-    )
+    looks = looks_of(settings.rounds, every)
+    path = None if directory is None else Path(directory)
     asked = {
-        "rounds": rounds,
+        "rounds": settings.rounds,
         "every": every,
         "points": points,
         "components": components,
@@ -132,17 +108,17 @@ def study(
         "centre": centre,
         "gammas": list(gammas),
     }
-    with closing(session.loop.engine):
-        lens = Lens(_points(federation, points), components, gamma_corr, centre, tuple(gammas))
+    noted = settings.changed(probes=(Divergence(),))
+    with closing(open_session(noted, _as_before(execution, path))) as session:
+        lens = Lens(_points(settings.federation, points), components, gamma_corr, centre, tuple(gammas))
         _check(session, lens)
-        manifest = manifest_of(session.loop, as_stages(algorithm), cohort)
-        if place is not None:
-            claim(place, "interaction study", {**asked, **manifest["identity"]})
+        if path is not None:
+            claim(path, "interaction study", {**asked, **identity_of(session.context)})
         for number, look in enumerate(looks):
-            before = None if place is None else read(_part(place, look))
+            before = None if path is None else read(_part(path, look))
             if before is None:
-                with _run(session, place, look, manifest) as keeper:
-                    yield from _go_on(session, lens, looks[number:], keeper, progress)
+                with _run(session, path, look) as recorder:
+                    yield from _go_on(session, lens, looks[number:], recorder, progress)
                 return
             yield Moment.of(before)
 
@@ -151,7 +127,7 @@ def _go_on(
     session: Session,
     lens: Lens,
     looks: range,
-    keeper: Keeper | None,
+    recorder: Recorder | None,
     progress: Callable[[Row], None] | None,
 ) -> Iterator[Moment]:
     """Train on, looking where a look is due.
@@ -162,60 +138,59 @@ def _go_on(
     try:
         for row in session.rounds():
             owed = session.state.round in looks
-            moment = _moment(session, lens, current, keeper) if owed else None
+            moment = _moment(session, lens, current, recorder) if owed else None
             owed = False
             current = _x(session)
-            if keeper is not None:
+            if recorder is not None:
                 with uninterrupted():
-                    keeper.row(session, row)
+                    recorder.row(session, row)
                     if moment is not None:
-                        keeper.checkpoint(session)
+                        recorder.checkpoint(session)
             if progress is not None:
                 progress(row)
             if moment is not None:
                 yield moment
     except KeyboardInterrupt:
-        if keeper is not None and session.state.round and not owed:
-            keeper.checkpoint(session)
-        raise Stopped(f"stopped after {session.state.round} of {session.loop.rounds} rounds") from None
+        if recorder is not None and session.state.round and not owed:
+            recorder.checkpoint(session)
+        raise Stopped(
+            f"stopped after {session.state.round} of {session.context.settings.rounds} rounds"
+        ) from None
 
 
-def _moment(session: Session, lens: Lens, current: Vector, keeper: Keeper | None) -> Moment:
+def _moment(session: Session, lens: Lens, current: Vector, recorder: Recorder | None) -> Moment:
     """Return the look after the present round: the one that is kept, else look, and keep it."""
-    part = None if keeper is None else _part(keeper.directory.path.parent, session.state.round)
+    part = None if recorder is None else _part(recorder.directory.path.parent, session.state.round)
     return Moment.of(kept(part, lambda: _look(session, lens, current)._asdict()))
 
 
 @contextmanager
-def _run(
-    session: Session, place: Path | None, look: int, manifest: dict[str, Any]
-) -> Iterator[Keeper | None]:
+def _run(session: Session, path: Path | None, look: int) -> Iterator[Recorder | None]:
     """Set a session to what is kept of its run; one that went past a look that is missing begins anew."""
-    if place is None:
+    if path is None:
         yield None
         return
-    run, old = place / _RUN, place / f".{_RUN}.old"
-    with storage(place):
+    run, old = path / _RUN, path / f".{_RUN}.old"
+    with storage_errors(path):
         shutil.rmtree(old, ignore_errors=True)
-        if any(path.name >= f"round-{look:08d}" for path in (run / "checkpoints").glob("round-*")):
+        if any(made.name >= f"round-{look:08d}" for made in (run / "checkpoints").glob("round-*")):
             os.replace(run, old)
             shutil.rmtree(old)
     with closing(RunDirectory(run)) as directory:
-        keeper = Keeper(directory, None)
-        take_up(session, keeper, manifest)
-        yield keeper
+        recorder = Recorder(directory, None)
+        take_up(session, recorder)
+        yield recorder
 
 
-def _threads_before(place: Path | None) -> int | None:
-    """Return the threads with which a kept run was begun: sums depend on them."""
-    if place is None or not (place / _RUN / "manifest.json").exists():
-        return None
-    threads: int = read_manifest(place / _RUN)["threads"]
-    return threads
+def _as_before(execution: Execution, path: Path | None) -> Execution:
+    """Take the threads with which a kept run was begun: sums depend on them."""
+    if path is None or not (path / _RUN / "manifest.json").exists():
+        return execution
+    return execution.as_before(read_manifest(path / _RUN))
 
 
-def _part(place: Path, look: int) -> Path:
-    return place / f"round-{look:08d}.json"
+def _part(path: Path, look: int) -> Path:
+    return path / f"round-{look:08d}.json"
 
 
 def _points(federation: Federation, points: int) -> Batch:
@@ -229,12 +204,12 @@ def _check(session: Session, lens: Lens) -> None:
     for gamma in (lens.gamma_corr, *lens.gammas):
         check_correlation(gamma)
     state = session.state
-    check_components(features_of(session.loop.oracle, state.x0, state.buffers, lens.data), lens.components)
+    check_components(features_of(session.context.oracle, state.x0, state.buffers, lens.data), lens.components)
 
 
 def _look(session: Session, lens: Lens, current: Vector) -> Moment:
     """Compare the models of the round just played, `current` the one before it."""
-    oracle, buffers = session.loop.oracle, session.state.buffers
+    oracle, buffers = session.context.oracle, session.state.buffers
     ends = [_end(session, client) for client in session.history[-1]["cohort"]]
     models = (current, *ends, _x(session), torch.stack(ends).mean(0))
     *paper, mean = [features_of(oracle, vector, buffers, lens.data) for vector in models]
@@ -260,17 +235,15 @@ def _look(session: Session, lens: Lens, current: Vector) -> Moment:
 @torch.no_grad()
 def features_of(oracle: Oracle, vector: Vector, buffers: Vector, data: Batch) -> Array:
     """Return the penultimate features of a model on prepared samples."""
-    inputs, _ = oracle.place(data)
+    inputs, _ = oracle.to_device(data)
     tensors = {**oracle.layout.views(vector), **oracle.buffer_layout.views(buffers)}
-    with watched(oracle.still, oracle.task.features) as found:
-        functional_call(oracle.still, tensors, (inputs,))
+    with watched(oracle.eval_copy, oracle.task.features) as found:
+        functional_call(oracle.eval_copy, tensors, (inputs,))
     return np.asarray(found[-1].flatten(1).double().cpu().numpy())
 
 
 def _x(session: Session) -> Vector:
-    state = session.state
-    models = session.loop.stages.parts[state.stage].method.models(state.server)
-    return next(iter(models.values())).clone()
+    return session.context.model(session.state).clone()
 
 
 def _end(session: Session, client: int) -> Vector:

@@ -1,0 +1,254 @@
+"""`fedkeel runs`, `show`, `methods` and `explain`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedkeel.cli import options as opt
+from fedkeel.cli import paths
+from fedkeel.cli.display import console, plain_table, shown_time
+from fedkeel.errors import StorageError
+
+_EXAMPLES = "[bold]Examples[/]\n\n"
+_RUNS = _EXAMPLES + "fedkeel runs\n\nfedkeel runs /data/experiments --json"
+_SHOW = (
+    _EXAMPLES + "fedkeel show runs/20260101-120000-scaffold\n\nfedkeel show runs/mine --json | jq .rows[-1]"
+)
+_METHODS = _EXAMPLES + "fedkeel methods\n\nfedkeel methods --json"
+_EXPLAIN = (
+    _EXAMPLES + 'fedkeel explain scaffold\n\nfedkeel explain "relaxed(fedcm(alpha=0.2), beta=0.1)"\n\n'
+    'fedkeel explain "stages((feddyn, 0.5), fedavg)" --json'
+)
+_BARS = "▁▂▃▄▅▆▇█"
+_WIDE = 60
+
+Directory = Annotated[Path, typer.Argument(help="Directory of a run or of a comparison.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    app.command(epilog=_RUNS)(runs)
+    app.command(epilog=_SHOW)(show)
+    app.command(epilog=_METHODS)(methods)
+    app.command(epilog=_EXPLAIN)(explain)
+
+
+def runs(
+    directory: Annotated[Path, typer.Argument(help="Where to look.")] = paths.ROOT, as_json: opt.Json = False
+) -> None:
+    """List the runs below a directory: how far they are and how well they do."""
+    found = [_line(path) for path in paths.run_directories(directory)]
+    if as_json:
+        _print_json(found)
+    elif not found:
+        console().print(f"no runs below {directory}; start one with: fedkeel run", markup=False)
+    else:
+        headings = ("run", "method", "data", "seed", "rounds", "accuracy", "state")
+        console().print(plain_table(headings, [_cells(line) for line in found]))
+
+
+def show(directory: Directory, as_json: opt.Json = False) -> None:
+    """Show a run: its settings, its curve, what it cost. Of a comparison: its table and verdict."""
+    from fedkeel.experiments.comparison import FILE  # noqa: PLC0415  heavy
+
+    if (directory / FILE).exists():
+        _show_comparison(directory, as_json=as_json)
+    elif as_json:
+        _print_json(_whole(directory))
+    else:
+        _show_run(directory)
+
+
+def methods(as_json: opt.Json = False) -> None:
+    """List the methods: the idea, what is sent in units of the model, and the knobs."""
+    from fedkeel.explain import explain_method  # noqa: PLC0415  heavy
+    from fedkeel.methods import METHODS  # noqa: PLC0415
+
+    explained = [(made.__name__, _first_line(made), explain_method(made())) for made in METHODS]
+    if as_json:
+        _print_json([{"name": name, "idea": idea, **one.as_dict()} for name, idea, one in explained])
+        return
+    rows = [
+        (
+            name,
+            f"{one.down.vectors}/{one.up.vectors}",
+            str(one.memory.vectors),
+            str(one.gradients_per_step),
+            idea,
+        )
+        for name, idea, one in explained
+    ]
+    table = plain_table(("method", "down/up", "memory", "gradients", "idea"), rows)
+    table.columns[-1].justify = "left"
+    table.columns[-1].no_wrap = False
+    screen = console()
+    screen.print(table)
+    screen.print(
+        "\nDown/up and memory count vectors of the model's size, gradients those of a local step."
+        "\nOn any of them: relaxed(METHOD, beta=0.1), sharp(METHOD, rho=0.1), stages((METHOD, 0.5), METHOD)."
+        "\nEquations and knobs: fedkeel explain METHOD",
+        markup=False,
+    )
+
+
+def explain(
+    method: Annotated[str, typer.Argument(help='Method, as scaffold or "sharp(fedcm, rho=0.05)".')],
+    as_json: opt.Json = False,
+) -> None:
+    """Print a method as equations, read off its code, with what it sends, keeps and costs, and its knobs."""
+    from fedkeel.experiments.expression import parse_method  # noqa: PLC0415
+    from fedkeel.explain import explain as explained  # noqa: PLC0415  heavy
+
+    found = explained(parse_method(method))
+    if as_json:
+        _print_json(found.as_dict())
+    else:
+        console().print(str(found), markup=False, soft_wrap=True)
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def _first_line(made: Any) -> str:
+    return (made.__doc__ or "").strip().splitlines()[0]
+
+
+def _line(path: Path) -> dict[str, Any]:
+    """Return what the list says of a run; a run that cannot be read is listed too."""
+    from fedkeel.report.tables import curve  # noqa: PLC0415
+    from fedkeel.running.run_directory import read_manifest, read_rows  # noqa: PLC0415
+
+    line: dict[str, Any] = {"directory": str(path)}
+    try:
+        manifest, rows = read_manifest(path), read_rows(path)
+        points = curve(rows)
+        finished = (path / "model.safetensors").exists() and len(rows) >= manifest["rounds"]
+        return line | {
+            "name": _name(path, manifest),
+            "method": manifest["identity"]["algorithm"],
+            "data": manifest["data"].get("dataset"),
+            "seed": manifest["identity"]["seed"],
+            "rounds": len(rows),
+            "rounds_planned": max(manifest["rounds"], len(rows)),
+            "accuracy": points[-1][1] if points else None,
+            "state": "finished" if finished else "unfinished",
+        }
+    except (StorageError, KeyError, TypeError, ValueError) as problem:
+        return line | {"state": f"unreadable: {problem}"}
+
+
+def _name(path: Path, manifest: dict[str, Any]) -> str:
+    """Return the method as it was written, short; a run made from Python has its full expression."""
+    try:
+        written = tomllib.loads((path / "experiment.toml").read_text())["method"]
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, KeyError):
+        written = manifest["identity"]["algorithm"]
+    return str(written)
+
+
+def _cells(line: dict[str, Any]) -> tuple[str, ...]:
+    if "method" not in line:
+        return (line["directory"], "", "", "", "", "", line["state"])
+    accuracy = line["accuracy"]
+    return (
+        line["directory"],
+        _shortened(line["name"]),
+        line["data"] or "—",
+        str(line["seed"]),
+        f"{line['rounds']}/{line['rounds_planned']}",
+        "—" if accuracy is None else f"{100 * accuracy:.1f} %",
+        line["state"],
+    )
+
+
+def _shortened(text: str, width: int = 40) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def _whole(directory: Path) -> dict[str, Any]:
+    from fedkeel.running.run_directory import read_manifest, read_rows  # noqa: PLC0415
+
+    manifest = read_manifest(directory)
+    return {**_line(directory), "manifest": manifest, "rows": read_rows(directory)}
+
+
+def _show_run(directory: Path) -> None:
+    from fedkeel.report.tables import curve, shown_bytes  # noqa: PLC0415
+
+    found = _whole(directory)
+    if "method" not in found:
+        raise StorageError(f"{directory}: {found['state']}")
+    rows, manifest = found["rows"], found["manifest"]
+    facts = [
+        ("method", found["method"]),
+        ("data", ", ".join(f"{key} {value}" for key, value in manifest["data"].items())),
+        ("work", manifest["identity"]["work"]),
+        ("cohort", f"{manifest['identity']['cohort']} clients a round, {manifest['identity']['sampling']}"),
+        ("engine", f"{manifest['engine']}, {manifest['threads']} threads"),
+        ("versions", ", ".join(f"{key} {value}" for key, value in manifest["versions"].items())),
+        ("rounds", f"{found['rounds']} of {found['rounds_planned']}, {found['state']}"),
+    ]
+    points = curve(rows)
+    if points:
+        best = max(points, key=lambda point: point[1])
+        sent = sum(row["bytes_down"] + row["bytes_up"] for row in rows)
+        facts += [
+            ("accuracy", f"{100 * points[-1][1]:.1f} %, best {100 * best[1]:.1f} % after round {best[0]}"),
+            ("curve", _spark([value for _, value in points])),
+            ("cost", f"{shown_bytes(sent)} sent, {_shown_seconds(directory)}"),
+        ]
+    if found["state"] != "finished":
+        facts.append(("go on", f"fedkeel resume {shlex.quote(str(directory))}"))
+    console().print("\n".join(f"{name:<10}{text}" for name, text in facts), markup=False, soft_wrap=True)
+
+
+def _shown_seconds(directory: Path) -> str:
+    """Return what a run took, and how much of it was watching rather than training."""
+    from fedkeel.running.run_directory import read_timings  # noqa: PLC0415
+
+    timings = read_timings(directory)
+    total, *watching = (
+        sum(row.get(name, 0.0) for row in timings) for name in ("seconds", "evaluation", "probes")
+    )
+    evaluation, probes = (f"{part / total:.1%}" if total else "0 %" for part in watching)
+    return f"{shown_time(total)}, of which {evaluation} evaluation and {probes} probes"
+
+
+def _spark(values: list[float]) -> str:
+    """Return a curve as a line of bars, from its lowest to its highest value."""
+    if len(values) > _WIDE:
+        values = [values[i * (len(values) - 1) // (_WIDE - 1)] for i in range(_WIDE)]
+    low, high = min(values), max(values)
+    span = (high - low) or 1.0
+    bars = "".join(_BARS[round((value - low) / span * (len(_BARS) - 1))] for value in values)
+    return f"{100 * low:.0f} % {bars} {100 * high:.0f} %"
+
+
+def _show_comparison(directory: Path, *, as_json: bool) -> None:
+    from fedkeel.cli.compare import print_report, report  # noqa: PLC0415
+    from fedkeel.experiments.comparison import Comparison  # noqa: PLC0415
+    from fedkeel.report import Trial  # noqa: PLC0415
+    from fedkeel.report.tables import UNFINISHED  # noqa: PLC0415
+    from fedkeel.running.run_directory import read_rows  # noqa: PLC0415
+
+    comparison = Comparison.load(directory)
+    trials = []
+    for job in comparison.jobs(directory):
+        rows = read_rows(job.directory)
+        missing = len(rows) < comparison.base.rounds
+        trials.append(Trial(job.method, job.seed, rows, UNFINISHED if missing else None))
+    trials.sort(key=lambda trial: comparison.methods.index(trial.method))
+    found = report(comparison, trials, directory)
+    if as_json:
+        _print_json(found)
+    else:
+        print_report(found, trials)
+        if any(trial.problem for trial in trials):
+            console().print(f"Go on: fedkeel resume {shlex.quote(str(directory))}", markup=False)

@@ -1,0 +1,79 @@
+"""What is remembered of this machine: one small file a question, written once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fedkeel.files import cache_directory
+from fedkeel.oracle import Oracle
+from fedkeel.settings import RunSettings
+
+_FORM = 2  # of a remembered answer, and of how it was found
+
+
+def fingerprint(settings: RunSettings, oracle: Oracle, asked: Sequence[str]) -> str:
+    """Return a name for the question: model, shapes, cohort, machine and version; not the method."""
+    federation, work = settings.federation, settings.work
+    facts = {
+        "form": _FORM,
+        "model": repr(settings.task.model),
+        "task": settings.task.describe(),
+        "layout": repr(oracle.layout),
+        "sample": [list(federation.x.shape[1:]), str(federation.x.dtype), repr(federation.transform)],
+        "sizes": [int(federation.sizes.min()), int(federation.sizes.max()), work.batch_size],
+        "augmented": federation.augment is not None,
+        "clip": work.clip is not None,
+        "cohort": settings.cohort_size,
+        "machine": [platform.node(), platform.machine(), os.cpu_count(), torch.get_num_threads()],
+        "torch": torch.__version__,
+        "asked": list(asked),
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+class ChoiceCache:
+    """Answers kept in the user's cache directory. The first answer to a question stays."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path or cache_directory() / "engines"
+
+    def read(self, key: str) -> dict[str, Any] | None:
+        """Return a remembered answer."""
+        try:
+            answer: dict[str, Any] = json.loads((self.path / f"{key}.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return answer
+
+    def writable(self) -> bool:
+        """Tell whether an answer could be kept."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.path):
+                return True
+        except OSError:
+            return False
+
+    def keep(self, key: str, answer: dict[str, Any]) -> dict[str, Any]:
+        """Keep an answer and return the one that is kept: an older one where another process was first."""
+        final, number = self.path / f"{key}.json", os.getpid()
+        fresh = final.with_suffix(f".{number}")
+        fresh.write_text(json.dumps(answer), encoding="utf-8")
+        try:
+            if self.read(key) is None:  # absent, or torn by a crash
+                final.unlink(missing_ok=True)
+                os.link(fresh, final)
+        except FileExistsError:
+            pass
+        finally:
+            fresh.unlink()
+        return self.read(key) or answer

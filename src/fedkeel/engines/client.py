@@ -1,0 +1,161 @@
+"""A client's round as a pure function: what every engine runs, wherever it runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+from fedkeel.algorithm import Plan, Walk
+from fedkeel.data.federation import Batch
+from fedkeel.engines.contract import ClientResult, RoundRequest, Upload
+from fedkeel.errors import Diverged
+from fedkeel.oracle import Oracle
+from fedkeel.probes.base import ClientView
+from fedkeel.records import ClientMemory, nbytes, without_views_of
+from fedkeel.settings import RunSettings
+from fedkeel.streams import Stream
+from fedkeel.vector import Vector, finite
+from fedkeel.walk import Pace, WalkResult, take
+
+_FULL_BATCH = 1000
+
+
+def client_stream(seed: int, round: int, client: int) -> Stream:
+    """Return the randomness of a client in a round."""
+    return Stream(seed).branch("client", round, client)
+
+
+def minibatches(settings: RunSettings, round: int, client: int) -> list[np.ndarray]:
+    """Return the minibatches of a client in a round, as indices into its own samples."""
+    samples = len(settings.federation.rows(client))
+    stream = client_stream(settings.seed, round, client).branch("order")
+    return settings.work.order(samples, stream.numpy())
+
+
+def run_client(
+    settings: RunSettings, oracle: Oracle, request: RoundRequest, client: int, memory: ClientMemory
+) -> ClientResult:
+    """Let one client do its round: plan, walk, finish, and measure what probes asked for."""
+    algorithm, probes = request.algorithm, request.probes
+    plan = algorithm.plan(request.down, memory.method)
+    trace = None if probes is None else probes.trace(request.down.x)
+    before = oracle.passes
+    walked = walk_client(settings, oracle, request, client, plan, trace=trace)
+    if not (finite(walked.loss) and finite(walked.walk.end)):
+        raise diverged(request, client)
+    up, kept = (
+        without_views_of(oracle.point, part)
+        for part in algorithm.finish(walked.walk, request.down, memory.method)
+    )
+    upload = Upload(up, oracle.buffers.clone())
+    result = ClientResult(
+        upload,
+        memory._replace(method=kept),
+        float(walked.loss),
+        walked.gradients,
+        nbytes(upload),
+        oracle.passes.since(before),
+    )
+    if probes is None:
+        return result
+    path2 = None if trace is None else trace.total
+    return measured(settings, oracle, request, client, result, before=memory, walk=walked.walk, path2=path2)
+
+
+def walk_client(
+    settings: RunSettings,
+    oracle: Oracle,
+    request: RoundRequest,
+    client: int,
+    plan: Plan,
+    *,
+    trace: Callable[[Vector], None] | None = None,
+) -> WalkResult:
+    """Walk as planned on the client's own minibatches; `trace` is shown the point before every step."""
+    work, stream = settings.work, client_stream(settings.seed, request.round, client)
+    batches = settings.federation.batches(client, minibatches(settings, request.round, client), stream)
+    oracle.load_buffers(request.buffers)
+    with seeded(stream.branch("dropout").integer(), oracle.device):
+        return take(
+            oracle,
+            plan,
+            batches,
+            Pace.of(work, request.lr),
+            lambda at: full_gradient(settings, oracle, client, at),
+            trace=trace,
+        )
+
+
+def measured(
+    settings: RunSettings,
+    oracle: Oracle,
+    request: RoundRequest,
+    client: int,
+    result: ClientResult,
+    *,
+    before: ClientMemory,
+    walk: Walk,
+    path2: Vector | None,
+) -> ClientResult:
+    """Show a client's round to the probes that asked; return its result with their measures and notes."""
+    assert request.probes is not None
+    assert result.upload is not None
+    view = ClientView(
+        client,
+        request.round,
+        request.down.x,
+        walk,
+        request.down,
+        before.method,
+        result.memory.method,
+        result.upload.up,
+        path2,
+        gradient=lambda at: _probed_gradient(settings, oracle, request.round, client, at),
+    )
+    measures, notes = (
+        without_views_of(oracle.point, part) for part in request.probes.measure(view, before.notes)
+    )
+    return result._replace(measures=measures, memory=result.memory._replace(notes=notes))
+
+
+def _probed_gradient(settings: RunSettings, oracle: Oracle, round: int, client: int, at: Vector) -> Vector:
+    """Return a full gradient for a probe: dropout is keyed by the round and the client alone."""
+    stream = client_stream(settings.seed, round, client)
+    with seeded(stream.branch("probe").integer(), oracle.device):
+        return full_gradient(settings, oracle, client, at)
+
+
+def diverged(request: RoundRequest, client: int) -> Diverged:
+    """Return the error that names the client whose walk left the numbers."""
+    return Diverged(
+        f"round {request.round}, client {client}: the loss or the model turned NaN or infinite; "
+        f"lower the learning rate ({request.lr:g}) or set Work(clip=…)",
+        round=request.round,
+        client=client,
+    )
+
+
+def full_gradient(settings: RunSettings, oracle: Oracle, client: int, at: Vector) -> Vector:
+    """Return the gradient at a vector over all of a client's samples, as stored."""
+    federation = settings.federation
+    x, y = federation.samples(client)
+
+    def batches() -> Iterator[Batch]:
+        for part, target in zip(torch.split(x, _FULL_BATCH), torch.split(y, _FULL_BATCH), strict=True):
+            yield federation.prepare(part), target
+
+    return oracle.full_gradient(at, batches(), len(x))
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Give torch's own generators (dropout) a keyed seed, and set the global state back afterwards."""
+    devices = [] if device.type == "cpu" else [device]
+    with torch.random.fork_rng(devices=devices, device_type=device.type if devices else "cuda"):
+        torch.default_generator.manual_seed(seed)
+        if devices:
+            torch.get_device_module(device).manual_seed(seed)
+        yield

@@ -1,0 +1,1 @@
+"""Experiments as files and expressions; comparisons, sweeps, searches and recipes made of them."""

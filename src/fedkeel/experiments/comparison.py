@@ -1,0 +1,160 @@
+"""Comparisons: methods × seeds below one directory, each run in a directory of its own, all resumable."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shlex
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fedkeel.errors import ConfigError, Diverged, StorageError
+from fedkeel.experiments.experiment import Experiment
+from fedkeel.experiments.expression import parse_method, spell_method
+from fedkeel.files import storage_errors, write_durably
+from fedkeel.report.tables import Trial
+from fedkeel.running.round import Row
+from fedkeel.running.run_directory import read_rows
+from fedkeel.tomlfile import dump, inline
+
+FILE = "comparison.toml"
+SPEED_ONLY = ("rounds", "engine", "threads", "workers", "checkpoint_every", "target")
+
+
+class PlannedRun(NamedTuple):
+    """One run of a comparison."""
+
+    method: str
+    experiment: Experiment
+    directory: Path
+
+    @property
+    def seed(self) -> int:
+        """The run's seed."""
+        return self.experiment.seed
+
+    def finished(self) -> list[dict[str, Any]] | None:
+        """Return the rows of a run that is done already, None where there is something left to do."""
+        if not (self.directory / "model.safetensors").exists():
+            return None
+        rows = read_rows(self.directory)
+        same = _essence(Experiment.load(self.directory)) == _essence(self.experiment)
+        return rows if same and len(rows) == self.experiment.rounds else None
+
+    def run(self, callback: Callable[[Row], None] | None = None) -> Trial:
+        """Train, or go on, or read what is there; a run that diverges is a result too."""
+        rows = self.finished()
+        if rows is not None:
+            return Trial(self.method, self.seed, rows)
+        try:
+            result = self.experiment.train(self.directory, resume=True, callback=callback)
+        except Diverged as problem:
+            return Trial(self.method, self.seed, read_rows(self.directory), str(problem))
+        return Trial(self.method, self.seed, result.history)
+
+
+class Comparison(NamedTuple):
+    """Methods and seeds, and the experiment that all runs share."""
+
+    methods: tuple[str, ...]
+    seeds: tuple[int, ...]
+    base: Experiment
+
+    @classmethod
+    def of(cls, methods: Sequence[str], seeds: int, base: Experiment) -> Comparison:
+        """Check the methods and compare them on that many seeds."""
+        if not methods:
+            raise ConfigError("nothing to compare: name the methods, as in fedkeel compare fedavg scaffold")
+        made: dict[str, str] = {}
+        for text in methods:
+            key = repr(parse_method(text))
+            if key in made:
+                raise ConfigError(f"{text!r} is given twice (as {made[key]!r}): leave one out")
+            made[key] = text
+        return cls(tuple(spell_method(text) for text in methods), tuple(range(seeds)), base)
+
+    def jobs(self, out: Path) -> list[PlannedRun]:
+        """Return the runs, seed after seed, so that a first impression of all methods comes early."""
+        return [
+            PlannedRun(method, self.experiment(method, seed), out / folder(method) / f"seed-{seed}")
+            for seed in self.seeds
+            for method in self.methods
+        ]
+
+    def experiment(self, method: str, seed: int) -> Experiment:
+        """Return what one run trains."""
+        return self.base.with_settings([f"method={json.dumps(method)}", f"seed={seed}"])
+
+    def save(self, out: Path) -> None:
+        """Write what is compared, so that the comparison can be resumed and shown."""
+        table = {
+            "methods": list(self.methods),
+            "seeds": list(self.seeds),
+            "experiment": self.base.table(),
+        }
+        with storage_errors(out):
+            out.mkdir(parents=True, exist_ok=True)
+            write_durably(out / FILE, dump(table).encode())
+
+    @classmethod
+    def load(cls, out: Path) -> Comparison:
+        """Read a comparison back."""
+        try:
+            table = tomllib.loads((out / FILE).read_text())
+            methods, seeds = tuple(table["methods"]), tuple(table["seeds"])
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, KeyError, TypeError) as problem:
+            raise StorageError(f"{out / FILE}: cannot be read: {problem}") from None
+        return cls(methods, seeds, Experiment.from_table(table.get("experiment", {})))
+
+    def command(self) -> str:
+        """Return the command line that makes this comparison again."""
+        return " ".join(
+            [
+                "fedkeel compare",
+                *map(shlex.quote, self.methods),
+                f"--seeds {len(self.seeds)}",
+                *self._settings(),
+            ]
+        )
+
+    def command_of_run(self, method: str, seed: int) -> str:
+        """Return the command line that makes one of its runs again."""
+        return " ".join([f"fedkeel run --method {shlex.quote(method)} --seed {seed}", *self._settings()])
+
+    def _settings(self) -> list[str]:
+        return [f"--set {shlex.quote(setting)}" for setting in changes(self.base) if setting[:5] != "seed="]
+
+
+def changes(experiment: Experiment) -> list[str]:
+    """Return the settings that make an experiment of the default one."""
+    default = _flat(Experiment().table())
+    given = _flat(experiment.table())
+    return [f"{key}={_shown(value)}" for key, value in given.items() if default.get(key) != value]
+
+
+def folder(method: str) -> str:
+    """Return a directory's name for a method: readable, and of its own for every setting."""
+    name = re.sub(r"[^a-z0-9.]+", "-", method.lower()).strip("-.")
+    if name == method.lower():
+        return name
+    return f"{name[:48]}-{hashlib.sha256(repr(parse_method(method)).encode()).hexdigest()[:6]}"
+
+
+def _essence(experiment: Experiment) -> dict[str, Any]:
+    """Return what the rows depend on; methods may be written in several ways."""
+    table = {key: value for key, value in experiment.table().items() if key not in SPEED_ONLY}
+    return {**table, "method": repr(experiment.algorithm())}
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else inline(value)

@@ -1,0 +1,264 @@
+"""Experiments: everything that defines a run, as one frozen value that a TOML file can hold.
+
+Methods, splits and schedules are written as expressions (see `fedkeel.experiments.expression`).
+TOML has no word for "nothing": `batch_size = "all"` takes the whole data in every step, `clients = "all"` all
+natural groups.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, field_validator
+
+from fedkeel.errors import ConfigError, DataError, FedkeelError, did_you_mean
+from fedkeel.experiments.expression import parse_method, parse_probe, parse_schedule, parse_split
+from fedkeel.frozen import Count, FrozenModel, Seed
+from fedkeel.options import Execution, RunOptions
+from fedkeel.tomlfile import dump
+from fedkeel.work import Work
+
+if TYPE_CHECKING:
+    from fedkeel.algorithm import Algorithm
+    from fedkeel.data import Federation
+    from fedkeel.methods import Stages
+    from fedkeel.running.round import Row
+    from fedkeel.running.train import Result
+    from fedkeel.settings import RunSettings
+    from fedkeel.task import Task
+
+ALL = "all"
+_WORK = Work(epochs=5, batch_size=20, lr=0.1)
+_EITHER = {"work.epochs": "work.steps", "work.steps": "work.epochs"}  # giving one takes the other away
+
+_NONE_IS_ALL = ("work.batch_size", "data.clients")
+
+ProbeText = Annotated[str, BeforeValidator(lambda text: (parse_probe(text), text)[1])]
+OrAll = BeforeValidator(lambda given: None if given == ALL else given)
+
+
+class DataSettings(FrozenModel):
+    """Which data, and how it is split over how many clients; its seed is the run's where none is given."""
+
+    name: str = "digits"
+    split: str = "DirichletByClass(0.1)"
+    clients: Annotated[Count | None, OrAll] = 50
+    seed: Seed | None = None
+    held_out: Annotated[int, Field(ge=0)] = 0
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("split")
+    @classmethod
+    def _reads(cls, split: str) -> str:
+        parse_split(split)
+        return split
+
+
+class ModelSettings(FrozenModel):
+    """Which model; its initial weights come from the run's seed where none is given."""
+
+    name: str = "mlp"
+    dtype: Literal["float32", "float64"] = "float32"
+    seed: Seed | None = None
+
+
+def _read_work(given: object) -> object:
+    """Make `Work` of a table: what it does not say is as in the default experiment."""
+    if not isinstance(given, Mapping):
+        return given
+    table = {"epochs": _WORK.epochs, "batch_size": _WORK.batch_size, **given}
+    if "steps" in given and "epochs" not in given:
+        del table["epochs"]
+    if table["batch_size"] == ALL:
+        table["batch_size"] = None
+    if isinstance(table.get("schedule"), str):
+        table["schedule"] = parse_schedule(table["schedule"])
+    _check_keys(table, [field.name for field in dataclasses.fields(Work)], "work.")
+    return Work(**table)
+
+
+class Experiment(RunOptions, Execution):
+    """Everything that defines a run from files. The defaults train digits on unlike clients."""
+
+    method: str = "FedAvg"
+    rounds: Count = 50
+    cohort: int | float = 10
+    target: Annotated[float, Field(gt=0, le=1)] | None = None
+    probes: list[ProbeText] | None = None
+    data: DataSettings = DataSettings()
+    model: ModelSettings = ModelSettings()
+    work: Annotated[Work, BeforeValidator(_read_work)] = _WORK
+
+    @field_validator("method")
+    @classmethod
+    def _reads(cls, method: str) -> str:
+        parse_method(method)
+        return method
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> Experiment:
+        """Make an experiment of nested tables; say in plain words what does not fit."""
+        return cls(**table)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Experiment:
+        """Read an experiment from a TOML file, or from the directory of a run."""
+        path = Path(path)
+        file = path / "experiment.toml" if path.is_dir() else path
+        try:
+            table = tomllib.loads(file.read_text())
+        except FileNotFoundError:
+            raise ConfigError(f"{file}: there is no such file: give the TOML file of an experiment") from None
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+            raise ConfigError(f"{file}: cannot be read as TOML: {problem}") from None
+        if "made_from" in table:
+            raise ConfigError(f"{file}: this run was made from {table['made_from']}")
+        try:
+            return cls.from_table(table)
+        except ConfigError as problem:
+            raise ConfigError(f"{file}: {problem}") from None
+
+    def with_settings(self, settings: Iterable[str]) -> Experiment:
+        """Return a copy with settings such as `work.lr=0.1`; values are TOML, else text; `none` clears."""
+        table = self.table()
+        pairs = [_split_setting(setting) for setting in settings]
+        named = {key for key, _ in pairs}
+        for key, value in pairs:
+            _put(table, key, value)
+            other = _EITHER.get(key)
+            if other is not None and other not in named:
+                _put(table, other, None)
+        return Experiment.from_table(table)
+
+    def table(self) -> dict[str, Any]:
+        """Return the experiment as nested tables of plain values, without what is None."""
+        table = _plain(self.model_dump(exclude={"work"}))
+        knobs = dataclasses.fields(self.work)
+        table["work"] = _plain({knob.name: getattr(self.work, knob.name) for knob in knobs})
+        if self.work.schedule is not None:
+            table["work"]["schedule"] = repr(self.work.schedule)
+        if not table["data"]["options"]:
+            del table["data"]["options"]
+        table["work"].setdefault("batch_size", ALL)
+        table["data"].setdefault("clients", ALL)
+        return table
+
+    def to_toml(self) -> str:
+        """Return the experiment as TOML that `load` reads back."""
+        return dump(self.table())
+
+    def algorithm(self) -> Algorithm | Stages:
+        """Return the method."""
+        made: Algorithm | Stages = parse_method(self.method)
+        return made
+
+    def federation(self) -> Federation:
+        """Load the data and split it."""
+        from fedkeel.data import load  # noqa: PLC0415  heavy
+
+        data = self.data
+        seed = self.seed if data.seed is None else data.seed
+        try:
+            dataset = load(data.name, **data.options)
+            federation = dataset.split(parse_split(data.split), clients=data.clients, seed=seed)
+        except FedkeelError:
+            raise
+        except (ValueError, TypeError) as problem:
+            raise DataError(f"data {data.name!r}: {problem}") from None
+        return federation.hold_out(data.held_out) if data.held_out else federation
+
+    def task(self, federation: Federation) -> Task:
+        """Build the model for the data; the same seed gives the same initial weights."""
+        import torch  # noqa: PLC0415  heavy
+
+        from fedkeel import models  # noqa: PLC0415
+        from fedkeel.task import Task  # noqa: PLC0415
+
+        model = self.model
+        if federation.classes is None:
+            raise ConfigError(
+                f"data {self.data.name!r} has no classes: train it from Python with your own Task"
+            )
+        shape = tuple(federation.prepare(federation.x[:1]).shape[1:])
+        seed = self.seed if model.seed is None else model.seed
+        dtype = getattr(torch, model.dtype)
+        return Task(models.build(model.name, shape=shape, classes=federation.classes, seed=seed, dtype=dtype))
+
+    def settings(self) -> RunSettings:
+        """Return what defines the run, its data loaded and its model built."""
+        from fedkeel.settings import RunSettings  # noqa: PLC0415  heavy
+
+        federation = self.federation()
+        return RunSettings(
+            task=self.task(federation),
+            federation=federation,
+            algorithm=self.algorithm(),
+            work=self.work,
+            probes=tuple(parse_probe(probe) for probe in self.probes or ()),
+            **{name: getattr(self, name) for name in RunOptions.model_fields},
+        )
+
+    def execution(self) -> Execution:
+        """Return how the run is executed."""
+        return Execution(**{name: getattr(self, name) for name in Execution.model_fields})
+
+    def train(
+        self,
+        run_dir: str | Path | None = None,
+        *,
+        resume: bool = False,
+        callback: Callable[[Row], None] | None = None,
+    ) -> Result:
+        """Train; see `fedkeel.train`."""
+        from fedkeel.running.train import run  # noqa: PLC0415  heavy
+
+        table = self.table()
+        return run(
+            self.settings(), self.execution(), run_dir, resume=resume, callback=callback, experiment=table
+        )
+
+
+def _plain(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what is None, at every level."""
+    return {
+        key: _plain(value) if isinstance(value, Mapping) else value
+        for key, value in table.items()
+        if value is not None
+    }
+
+
+def _split_setting(setting: str) -> tuple[str, Any]:
+    key, equals, text = setting.partition("=")
+    key, text = key.strip(), text.strip()
+    if not equals or not key:
+        raise ConfigError(f"--set {setting!r}: write a key and a value, as in work.lr=0.1")
+    if text.lower() == "none":
+        return key, ALL if key in _NONE_IS_ALL else None
+    try:
+        read = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return key, text
+    return key, read["value"] if len(read) == 1 else text
+
+
+def _put(table: dict[str, Any], key: str, value: Any) -> None:
+    *parents, last = key.split(".")
+    for parent in parents:
+        inner = table.setdefault(parent, {})
+        if not isinstance(inner, dict):
+            raise ConfigError(f"{key}: {parent} is a single value ({inner!r}) and has no parts")
+        table = inner
+    if value is None:
+        table.pop(last, None)
+    else:
+        table[last] = value
+
+
+def _check_keys(table: Mapping[str, Any], known: list[str], prefix: str) -> None:
+    for key in table:
+        if key not in known:
+            raise ConfigError(f"there is no key '{prefix}{key}'; {did_you_mean(key, known)}")

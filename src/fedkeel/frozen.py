@@ -1,0 +1,110 @@
+"""Frozen, checked values: the decorator behind every method, plug-in, split and schedule.
+
+A value is a dataclass whose arguments are checked when it is made (type, range, unknown names), that
+cannot change, compares by content, and whose `repr` is an expression that
+`fedkeel.experiments.expression` reads back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast, dataclass_transform
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.dataclasses import dataclass as checked_dataclass
+
+from fedkeel.errors import ConfigError, FedkeelError, did_you_mean
+
+T = TypeVar("T")
+
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Fraction = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+UnitInterval = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0)]
+
+_CONFIG = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+
+
+@dataclass_transform(frozen_default=True)
+def frozen(cls: type[T]) -> type[T]:
+    """Make a class a frozen, checked value."""
+    made = cast("type[T]", checked_dataclass(frozen=True, config=_CONFIG, repr=False)(cls))
+    check = made.__init__
+    name = cls.__name__
+
+    def init(self: T, *args: Any, **kwargs: Any) -> None:
+        try:
+            check(self, *args, **kwargs)
+        except ValidationError as problem:
+            raise ConfigError(explain(problem, made, call=name)) from None
+
+    init.__wrapped__ = check  # type: ignore[attr-defined]  # keeps the signature visible
+    made.__init__ = init  # type: ignore[assignment]
+    if cls.__repr__ is object.__repr__:
+        made.__repr__ = show  # type: ignore[method-assign]
+    return made
+
+
+def show(self: object) -> str:
+    """Return the value as the expression that makes it."""
+    knobs = getattr(self, "__dataclass_fields__", {})
+    inside = ", ".join(f"{name}={getattr(self, name)!r}" for name, knob in knobs.items() if knob.repr)
+    return f"{type(self).__name__}({inside})"
+
+
+class FrozenModel(BaseModel):
+    """Base of frozen, checked values that are read from files: strict types, no unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True)
+
+    if not TYPE_CHECKING:  # pydantic's plugin makes a typed signature for the checker
+
+        def __init__(self, **given: Any) -> None:
+            try:
+                super().__init__(**given)
+            except ValidationError as problem:
+                raise ConfigError(explain(problem, type(self))) from None
+
+
+def explain(problem: ValidationError, cls: type, call: str | None = None) -> str:
+    """Turn a validation error into lines that name the argument or key, the value and what is allowed.
+
+    `call` is the name of what was called with arguments; without it the values are keys of a table.
+    """
+    return "\n".join(dict.fromkeys(_explain(error, cls, call) for error in problem.errors()))
+
+
+def _explain(error: Any, cls: type, call: str | None) -> str:
+    own = error.get("ctx", {}).get("error")
+    if isinstance(own, FedkeelError):
+        return str(own)
+    known = _fields(cls, error["loc"])
+    arguments = _fields(cls, ())
+    path = [arguments[p] if isinstance(p, int) and p < len(arguments) else str(p) for p in error["loc"]]
+    name = ".".join(path)
+    match error["type"]:
+        case "unexpected_keyword_argument" | "extra_forbidden":
+            thing = f"there is no key {name!r}" if call is None else f"{call} has no argument {name!r}"
+            return f"{thing}; {did_you_mean(path[-1], known)}"
+        case "unexpected_positional_argument":
+            return f"{call} takes at most {len(known)} arguments: {', '.join(known) or 'none'}"
+        case "missing_argument" | "missing":
+            return f"{name} is missing: give it" if call is None else f"{call} needs the argument {name!r}"
+        case "model_type" | "dataclass_type" | "dict_type":
+            return f"{name} = {error['input']!r}: it is a table: set its parts, as in {name}.{known[0]}"
+    reason = error["msg"].removeprefix("Value error, ")
+    reason = f"{name} = {error['input']!r}: {reason[0].lower()}{reason[1:]}"
+    return reason if call is None else f"{call}: {reason}"
+
+
+def _fields(cls: Any, path: Sequence[int | str]) -> list[str]:
+    """Return the names of the fields of a class, or of the class that the path leads into."""
+    for part in path:
+        inner = getattr(cls, "model_fields", {}).get(part)
+        if inner is None or not hasattr(inner.annotation, "model_fields"):
+            break
+        cls = inner.annotation
+    return list(getattr(cls, "model_fields", None) or getattr(cls, "__dataclass_fields__", {}))

@@ -1,0 +1,1 @@
+"""What runs rounds: the round loop, cohorts, memories, run directories and checkpoints."""

@@ -1,0 +1,183 @@
+"""Checkpoints: safetensors and JSON, each with its SHA-256, whole or absent at every instant.
+
+A checkpoint is a directory that is filled under a temporary name, synced and renamed. It holds the server and
+a segment: the memories of the clients that changed since the one before; `checkpoint.json` lists the segments
+that are needed, and of a client in several the newest holds. A new segment takes over older ones that are not
+much larger than itself, so the cost of a checkpoint follows the clients that took part, never the population,
+and all segments together stay below twice the memories there are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from fedkeel.errors import StorageError
+from fedkeel.files import storage_errors, sync_directory
+from fedkeel.running import segments
+from fedkeel.running.store import Store
+
+_SERVER, _MEMORIES, _INDEX = "server.safetensors", "memories.safetensors", "checkpoint.json"
+_KEPT = 2
+
+
+class Segment(NamedTuple):
+    """A checkpoint's file of memories: in which folder, its hash, whose memories."""
+
+    folder: str
+    sha256: str
+    clients: np.ndarray
+
+
+class Loaded(NamedTuple):
+    """A checkpoint as read: plain values, named tensors, and the clients' memories one after another."""
+
+    values: dict[str, Any]
+    tensors: dict[str, Tensor]
+    memories: Iterator[tuple[int, dict[str, Tensor]]]
+
+
+class Checkpoints:
+    """The checkpoints of one run directory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path / "checkpoints"
+        self._segments: list[Segment] = []
+        self.latest: str | None = None
+
+    def write(
+        self,
+        round: int,
+        values: Mapping[str, Any],
+        tensors: Mapping[str, Tensor],
+        store: Store,
+    ) -> None:
+        """Write the checkpoint after `round` rounds."""
+        name = f"round-{round:08d}"
+        if name == self.latest:
+            return
+        dropped, changed = store.changes()
+        moved, kept = _absorb([] if dropped else self._segments, changed)
+        with storage_errors(self.path):
+            temporary = self._fresh(f".{name}.tmp")
+            hashes = {_SERVER: _write(temporary / _SERVER, save(_plain(tensors)))}
+            if moved:
+                sha256 = segments.write(temporary / _MEMORIES, store, moved)
+                kept = [*kept, Segment(name, sha256, np.array(sorted(moved)))]
+            listed = [[segment.folder, segment.sha256, len(segment.clients)] for segment in kept]
+            index = {"values": dict(values), "sha256": hashes, "segments": listed}
+            _write(temporary / _INDEX, json.dumps({**index, "own": _digest(index)}).encode())
+            sync_directory(temporary)
+            shutil.rmtree(self.path / name, ignore_errors=True)  # a damaged one that was passed over
+            os.replace(temporary, self.path / name)
+            sync_directory(self.path)
+            self._segments, self.latest = kept, name
+            store.mark_saved()
+            self._prune()
+
+    def read(self, report: Callable[[str], None]) -> Loaded | None:
+        """Return the newest whole checkpoint; damaged ones are reported and passed over."""
+        for unfinished in self.path.glob(".*.tmp"):
+            shutil.rmtree(unfinished, ignore_errors=True)
+        folders = sorted((p for p in self.path.glob("round-*") if p.is_dir()), reverse=True)
+        for folder in folders:
+            try:
+                loaded = self._read(folder)
+            except (OSError, ValueError, KeyError, SafetensorError) as problem:
+                report(f"{folder}: damaged ({problem}); going back to the checkpoint before")
+                continue
+            return loaded
+        if folders:
+            raise StorageError(
+                f"{self.path}: none of {len(folders)} checkpoints is whole: start anew elsewhere"
+            )
+        return None
+
+    def _read(self, folder: Path) -> Loaded:
+        index = json.loads((folder / _INDEX).read_text())
+        if index.pop("own") != _digest(index):
+            raise ValueError(f"{_INDEX} does not match its hash")
+        tensors = load(_checked(folder / _SERVER, index["sha256"][_SERVER]).read_bytes())
+        found = [
+            Segment(name, sha256, np.array(segments.clients_of(_checked(self._memories(name), sha256))))
+            for name, sha256, _ in index["segments"]
+        ]
+        self._segments, self.latest = found, folder.name
+        return Loaded(index["values"], tensors, self._newest(found))
+
+    def _newest(self, found: list[Segment]) -> Iterator[tuple[int, dict[str, Tensor]]]:
+        """Yield each client once, from the newest segment that holds it."""
+        seen: set[int] = set()
+        for segment in reversed(found):
+            for client, named in segments.read(self._memories(segment.folder)):
+                if client not in seen:
+                    yield client, named
+            seen.update(segment.clients.tolist())
+
+    def _memories(self, folder: str) -> Path:
+        return self.path / folder / _MEMORIES
+
+    def _fresh(self, name: str) -> Path:
+        """Return a new empty directory; that of all checkpoints is made durable when it is made."""
+        if not self.path.exists():
+            self.path.mkdir(parents=True)
+            sync_directory(self.path.parent)
+        shutil.rmtree(self.path / name, ignore_errors=True)
+        (self.path / name).mkdir()
+        return self.path / name
+
+    def _prune(self) -> None:
+        """Remove what neither of the last two checkpoints needs; newer ones were damaged and passed over."""
+        present = sorted(p.name for p in self.path.glob("round-*"))
+        needed = {name for name in present if name <= str(self.latest)}
+        needed = set(sorted(needed)[-_KEPT:])
+        for name in tuple(needed):
+            try:
+                index = json.loads((self.path / name / _INDEX).read_text())
+                needed |= {segment[0] for segment in index["segments"]}
+            except (OSError, ValueError, KeyError):
+                continue  # a damaged one needs nothing
+        for name in set(present) - needed:
+            shutil.rmtree(self.path / name, ignore_errors=True)
+
+
+def _absorb(present: list[Segment], changed: set[int]) -> tuple[set[int], list[Segment]]:
+    """Decide which clients are written now and which older segments stay."""
+    kept, moved = list(present), set(changed)
+    while kept and moved and len(kept[-1].clients) <= 2 * len(moved):
+        moved.update(kept.pop().clients.tolist())
+    return moved, kept
+
+
+def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors on the CPU, contiguous and each with memory of its own, as safetensors wants."""
+    return {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
+
+
+def _write(path: Path, content: bytes) -> str:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    return hashlib.sha256(content).hexdigest()
+
+
+def _checked(path: Path, sha256: str) -> Path:
+    with path.open("rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
+            raise ValueError(f"{path.name} does not match its hash")
+    return path
+
+
+def _digest(index: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(index, sort_keys=True).encode()).hexdigest()

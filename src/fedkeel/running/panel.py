@@ -1,0 +1,134 @@
+"""The probe panel: all probes of a run, what a round asks of its clients, and how answers become columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from torch import Tensor
+
+from fedkeel.errors import ConfigError
+from fedkeel.layout import Layout
+from fedkeel.oracle import Oracle
+from fedkeel.probes import DEFAULT, Probe
+from fedkeel.probes.base import Columns, RoundView, RunView
+from fedkeel.probes.client import ClientProbes
+from fedkeel.records import ClientMemory, Record, RecordList, leaves, rebuild
+from fedkeel.settings import RunSettings
+from fedkeel.vector import Vector
+
+
+class MethodMemories(Mapping[int, Record]):
+    """The methods' own memories in a store that holds the probes' notes too."""
+
+    def __init__(self, store: Mapping[int, ClientMemory]) -> None:
+        self.store = store
+
+    def __getitem__(self, client: int) -> Record:
+        return self.store[client].method
+
+    def __iter__(self) -> Iterator[int]:
+        return (client for client in self.store if self.store[client].method)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class ProbePanel(NamedTuple):
+    """All probes of a run; `asked` are those that are not always on."""
+
+    probes: tuple[Probe, ...] = ()
+    asked: tuple[Probe, ...] = ()
+
+    def begin(self, x0: Vector, layout: Layout) -> RecordList:
+        """Return the probes' states before the first round."""
+        return RecordList(*(probe.begin(x0, layout) for probe in self.probes))
+
+    def renew(self, states: RecordList) -> RecordList:
+        """Return the states where a stage begins with fresh memories."""
+        return RecordList(*(probe.renew(state) for probe, state in zip(self.probes, states, strict=True)))
+
+    def at_clients(self, states: RecordList, round: int, rounds: int) -> ClientProbes | None:
+        """Return what is measured at a round's clients, None where no probe measures there."""
+        due = tuple(p.at_clients and (p.always or p.due(round, rounds)) for p in self.probes)
+        if not any(due):
+            return None
+        briefs = (probe.brief(state) for probe, state in zip(self.probes, states, strict=True))
+        return ClientProbes(self.probes, due, RecordList(*briefs))
+
+    def memory(
+        self, stored: ClientMemory | None, states: RecordList, enlist: Callable[[], Record]
+    ) -> ClientMemory:
+        """Return what a client works with, from what the store holds of it."""
+        if stored is None:
+            return ClientMemory(enlist(), self.first_notes(states))
+        return stored._replace(method=enlist()) if stored.method is None else stored
+
+    def first_notes(self, states: RecordList) -> RecordList:
+        """Return the notes of a client that never took part."""
+        return RecordList(*(probe.enlist(state) for probe, state in zip(self.probes, states, strict=True)))
+
+    def only_notes(self, store: Mapping[int, ClientMemory]) -> dict[int, ClientMemory]:
+        """Return what stays of the clients where the methods' memories start afresh: the notes."""
+        kept = {client: memory._replace(method=None) for client, memory in store.items()}
+        return {client: memory for client, memory in kept.items() if worth_keeping(memory)}
+
+    def restored(self, template: ClientMemory, tensors: Mapping[str, Tensor]) -> ClientMemory:
+        """Return a client's memory from its named tensors; with notes alone the method's part is fresh."""
+        kept = any(name.startswith("method.") for name in tensors)
+        fresh = not kept and next(leaves(template.method), None) is not None
+        memory: ClientMemory = rebuild(template._replace(method=None) if fresh else template, tensors)
+        return memory
+
+    def report(self, states: RecordList, view: RoundView) -> tuple[Columns, RecordList]:
+        """Return the columns of a round and the next states."""
+        columns: Columns = {}
+        following = []
+        measures = view.measures or (None,) * len(self.probes)
+        for probe, state, measured in zip(self.probes, states, measures, strict=True):
+            columns |= dict.fromkeys(probe.names(view.layout))
+            due = probe.due(view.round, view.run.rounds)
+            if due or probe.always:
+                own = view._replace(measures=measured, row={**view.row, **columns})
+                reported, state = probe.report(state, own)  # noqa: PLW2901
+                columns |= reported if due else {}
+            following.append(state)
+        return columns, RecordList(*following)
+
+
+def worth_keeping(memory: ClientMemory) -> bool:
+    """Tell whether a client keeps anything: most methods' clients do not, and cost the store nothing."""
+    return next(leaves(memory), None) is not None
+
+
+def assemble(settings: RunSettings, oracle: Oracle) -> ProbePanel:
+    """Return and check the probes that are always on, those asked for, and those that stages' rules read.
+
+    One that is asked for stands in for the same kind among those always on.
+    """
+    stages = settings.stages
+    read = (getattr(part.until, "probe", None) for part in stages.parts)
+    asked = tuple(dict.fromkeys([*settings.probes, *(probe for probe in read if probe is not None)]))
+    kinds = {type(probe) for probe in asked}
+    panel = ProbePanel((*(probe for probe in DEFAULT if type(probe) not in kinds), *asked), asked)
+    run = run_view(settings, oracle)
+    columns: dict[str, Probe] = {}
+    for probe in panel.probes:
+        probe.check(run)
+        for name in probe.names(oracle.layout):
+            other = columns.setdefault(name, probe)
+            if other is not probe:
+                raise ConfigError(f"probes: {other!r} and {probe!r} both report {name!r}: leave one out")
+    return panel
+
+
+def run_view(settings: RunSettings, oracle: Oracle) -> RunView:
+    """Return what probes know of a run."""
+    return RunView(
+        settings.rounds,
+        [part.method for part in settings.stages.parts],
+        settings.federation,
+        list(settings.task.metrics),
+        oracle.layout,
+        settings.uniform_weights,
+    )

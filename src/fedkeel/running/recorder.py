@@ -1,0 +1,92 @@
+"""Writes a session to its run directory and reads it back."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from fedkeel.errors import ConfigError
+from fedkeel.records import ClientMemory, leaves, rebuild
+from fedkeel.running.checkpoints import Checkpoints, Loaded
+from fedkeel.running.interrupts import uninterrupted
+from fedkeel.running.round import Row, RunState
+from fedkeel.running.run_directory import RunDirectory
+from fedkeel.running.session import Session
+
+_CHECKPOINT_SECONDS = 20.0
+
+
+class Recorder:
+    """Writes a session to its run directory and reads it back."""
+
+    def __init__(self, directory: RunDirectory, every: int | None) -> None:
+        self.directory, self.every = directory, every
+        self.checkpoints = Checkpoints(directory.path)
+        self._last = time.monotonic()
+
+    def restore(self, session: Session) -> None:
+        """Set a fresh session to the newest whole checkpoint, and cut the rows after it."""
+        loaded = self.checkpoints.read(report=lambda text: warnings.warn(text, stacklevel=4))
+        done = 0 if loaded is None else loaded.values["round"]
+        rounds = session.context.settings.rounds
+        if done > rounds:
+            raise ConfigError(f"rounds = {rounds}: {self.directory.path} holds {done} rounds: give more")
+        session.history[:] = self.directory.keep_rows(done)
+        if loaded is not None:
+            session.state = unpack(session, loaded)
+
+    def row(self, session: Session, row: Row) -> None:
+        """Keep a round's row, and a checkpoint where one is due."""
+        self.directory.append(row, session.seconds)
+        done = session.state.round
+        due = done % self.every == 0 if self.every else time.monotonic() - self._last > _CHECKPOINT_SECONDS
+        if due or done == session.context.settings.rounds:
+            self.checkpoint(session)
+
+    def checkpoint(self, session: Session) -> None:
+        """Write a checkpoint of the last finished round."""
+        state = session.state
+        tensors = {
+            "x0": state.x0,
+            "buffers": state.buffers,
+            **{f"server.{name}": tensor for name, tensor in leaves(state.server)},
+            **{f"probes.{name}": tensor for name, tensor in leaves(state.probes)},
+        }
+        with uninterrupted():
+            self.directory.sync_rows()
+            values = {"round": state.round, "stage": state.stage}
+            self.checkpoints.write(state.round, values, tensors, session.store)
+        self._last = time.monotonic()
+
+    def rescue(self, session: Session) -> str:
+        """Write a checkpoint of what is good, and say where it is."""
+        if session.state.round == 0:
+            return f"; no round was finished in {self.directory.path}"
+        self.checkpoint(session)
+        path = self.directory.path / "checkpoints" / str(self.checkpoints.latest)
+        return f"; the last good checkpoint is {path}"
+
+
+def unpack(session: Session, loaded: Loaded) -> RunState:
+    """Rebuild state and memories from named tensors, in the records of the stage's method."""
+    context, values = session.context, loaded.values
+    device, panel = context.oracle.device, context.panel
+    tensors = {name: tensor.to(device) for name, tensor in loaded.tensors.items()}
+    method = context.stages.parts[values["stage"]].method
+    x0 = tensors["x0"]
+    server = rebuild(method.init(x0), _below("server.", tensors))
+    begun = panel.begin(x0, context.oracle.layout)
+    probes = rebuild(begun, {**dict(leaves(begun)), **_below("probes.", tensors)})
+    template = ClientMemory(method.enlist(x0), panel.first_notes(probes))
+    for client, memory in loaded.memories:
+        placed = {name: tensor.to(device) for name, tensor in memory.items()}
+        session.store.commit({client: panel.restored(template, placed)})
+    session.store.mark_saved()
+    return RunState(values["round"], values["stage"], x0, server, tensors["buffers"], probes)
+
+
+def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {n.removeprefix(prefix): tensor for n, tensor in tensors.items() if n.startswith(prefix)}

@@ -1,0 +1,91 @@
+"""A run in progress: the loop over rounds and the change from one stage to the next."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import torch
+
+from fedkeel.engines import make_engine, settle
+from fedkeel.engines.serial import threads
+from fedkeel.options import Execution
+from fedkeel.oracle import Oracle
+from fedkeel.running.interrupts import uninterrupted
+from fedkeel.running.panel import assemble
+from fedkeel.running.population import Population
+from fedkeel.running.preflight import check, warn_of_growth
+from fedkeel.running.round import Row, RunContext, RunState, play_round
+from fedkeel.running.store import Store
+from fedkeel.settings import RunSettings
+
+
+class Session:
+    """A run in progress: the state, the clients' memories and the history, always of the same round."""
+
+    def __init__(self, context: RunContext, state: RunState) -> None:
+        self.context, self.state = context, state
+        self.store = Store()
+        self.history: list[Row] = []
+        self.seconds: dict[str, float] = {}  # that evaluating and probing the last round took
+
+    def rounds(self) -> Iterator[Row]:
+        """Train to the last round; yield each round's row."""
+        context = self.context
+        while self.state.round < context.settings.rounds:
+            with uninterrupted():
+                self._change_stage()
+            started = time.perf_counter()
+            with threads(context.engine.threads):
+                outcome = play_round(context, self.state, self.store)
+            row = outcome.row
+            row["seconds"] = time.perf_counter() - started
+            with uninterrupted():
+                self.state = outcome.state
+                self.store.commit(outcome.memories)
+                self.history.append(row)
+                self.seconds = outcome.seconds
+            yield row
+
+    def close(self) -> None:
+        """Give back what the engine holds."""
+        self.context.engine.close()
+
+    def _change_stage(self) -> None:
+        """Enter the next stage where the present one has ended."""
+        stages, panel = self.context.stages, self.context.panel
+        while stages.due(self.state.stage, self.state.round, self.history):
+            stage = self.state.stage
+            if stages.carries(stage):
+                self.state = self.state._replace(stage=stage + 1)
+                continue
+            x = self.context.model(self.state)
+            server = stages.parts[stage + 1].method.init(x)
+            notes, probes = panel.only_notes(self.store), panel.renew(self.state.probes)
+            self.state = self.state._replace(stage=stage + 1, x0=x, server=server, probes=probes)
+            self.store.clear()
+            self.store.commit(notes)
+
+
+def open_session(settings: RunSettings, execution: Execution | None = None) -> Session:
+    """Check everything and return a session before its first round; `session.rounds()` plays it.
+
+    For those who want to see the state between rounds; `train` is the easy way. Close it after.
+    """
+    execution = execution or Execution()
+    oracle = Oracle(settings.task, torch.device(execution.device))
+    check(settings, oracle)
+    warn_of_growth(settings)
+    panel = assemble(settings, oracle)
+    choice = settle(settings, execution, oracle)
+    engine = make_engine(settings, execution, oracle, choice)
+    stages, population = settings.stages.fixed(settings.rounds), Population.of(settings)
+    context = RunContext(settings, stages, population, engine, oracle, panel, choice)
+    return Session(context, first_state(context))
+
+
+def first_state(context: RunContext) -> RunState:
+    """Return the state before the first round."""
+    x, buffers = context.oracle.point.clone(), context.oracle.buffers.clone()
+    probes = context.panel.begin(x, context.oracle.layout)
+    return RunState(0, 0, x, context.stages.parts[0].method.init(x), buffers, probes)

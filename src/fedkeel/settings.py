@@ -1,0 +1,84 @@
+"""What defines a run, as one frozen value that the round loop, engines, studies and recipes pass on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field, InstanceOf, field_validator, model_validator
+
+from fedkeel.algorithm import Algorithm
+from fedkeel.data.federation import Federation
+from fedkeel.errors import ConfigError
+from fedkeel.methods.stages import Stages, as_stages
+from fedkeel.options import RunOptions
+from fedkeel.probes.base import Probe
+from fedkeel.reducers import Mean, Reducer
+from fedkeel.task import Task
+from fedkeel.work import Work
+
+if TYPE_CHECKING:
+    Method = Algorithm | Stages
+    AnyReducer = Reducer
+else:  # pydantic leaves them alone: the validators below check them
+    Method = AnyReducer = Any
+
+
+class RunSettings(RunOptions):
+    """Everything that decides the numbers of a run; how it is executed is `Execution`."""
+
+    task: InstanceOf[Task]
+    federation: InstanceOf[Federation]
+    algorithm: Method
+    work: InstanceOf[Work]
+    reducer: AnyReducer = Field(default_factory=Mean)
+    probes: tuple[InstanceOf[Probe], ...] = ()
+
+    @field_validator("algorithm")
+    @classmethod
+    def _is_a_method(cls, algorithm: object) -> object:
+        if not isinstance(algorithm, Algorithm | Stages):
+            raise ConfigError(f"algorithm = {algorithm!r} is not a method: give one, as in FedAvg()")
+        return algorithm
+
+    @field_validator("probes", mode="before")
+    @classmethod
+    def _are_probes(cls, probes: Any) -> Any:
+        for probe in probes:
+            if not isinstance(probe, Probe):
+                raise ConfigError(f"probes: {probe!r} is not a probe: give one, as in fk.probes.Divergence()")
+        return tuple(probes)
+
+    @field_validator("reducer")
+    @classmethod
+    def _reduces(cls, reducer: Any) -> Any:
+        if not (hasattr(reducer, "add") and hasattr(reducer, "merge")):
+            raise ConfigError(f"reducer = {reducer!r} has no add and merge: give one, as in fk.Median()")
+        return reducer
+
+    @model_validator(mode="after")
+    def _has_the_clients(self) -> RunSettings:
+        clients = len(self.federation)
+        if not 1 <= self.cohort_size <= clients:
+            raise ConfigError(f"cohort = {self.cohort}: there are {clients} clients, so give 1 to {clients}")
+        return self
+
+    @property
+    def stages(self) -> Stages:
+        """Return the method as stages; a single method is one stage."""
+        return as_stages(self.algorithm)
+
+    @property
+    def cohort_size(self) -> int:
+        """Return how many clients a round has, exactly or on average."""
+        if isinstance(self.cohort, float):
+            return max(1, round(self.cohort * len(self.federation)))
+        return self.cohort
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """Return the plain settings by name."""
+        return {name: getattr(self, name) for name in RunOptions.model_fields}
+
+    def changed(self, **settings: Any) -> RunSettings:
+        """Return the same settings with some changed."""
+        return RunSettings(**{**{name: getattr(self, name) for name in type(self).model_fields}, **settings})

@@ -1,0 +1,46 @@
+"""Freed memory stays with the process, unless the user wants it otherwise."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import resource
+import torch
+from fedkeel.engines.malloc import keep_heap
+print(keep_heap(), keep_heap())
+def touch():
+    torch.ones(10_000_000)
+touch(), touch()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(5):
+    touch()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def run(**environment: str) -> tuple[str, int]:
+    """Return what `keep_heap` said twice, and the page faults of asking for 40 MB five times."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC", "GLIBC"))}
+    told = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=plain | environment, capture_output=True, text=True, check=True
+    ).stdout.split("\n")
+    return told[0], int(told[1])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library has no such switch")
+def test_freed_memory_is_used_again_without_page_faults() -> None:
+    kept, given_back = run(), run(FEDKEEL_KEEP_HEAP="0")
+    assert (kept[0], given_back[0]) == ("True True", "False False")
+    assert 4 * kept[1] < given_back[1]
+
+
+@pytest.mark.slow
+def test_a_user_who_has_set_the_allocator_up_is_left_alone() -> None:
+    assert run(MALLOC_TRIM_THRESHOLD_="131072")[0] == "False False"
