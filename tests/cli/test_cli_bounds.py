@@ -20,7 +20,7 @@ def test_without_a_name_all_bounds_are_listed(fedkeel):
 
 def test_a_table_has_the_calculators_numbers_and_marks_what_is_violated(fedkeel):
     told = fedkeel("bounds", "fedinit-1", "--over", "beta", "--values", "0,0.05,0.1", "--set", "N=20").stdout
-    run = fedinit.Run(beta=0, eta=1e-4, K=10, N=20, C=100, T=1000, L=10, D=2)
+    run = fedinit.RelaxedRun(beta=0, eta=1e-4, K=10, N=20, C=100, T=1000, L=10, D=2)
     value = fedinit.theorem_1(run, sigma_l2=1, sigma_g2=1).value
     lines = {line.split()[0]: line.split()[1:] for line in told.splitlines() if line.startswith("0")}
     assert lines["0"] == [f"{value:.4g}"] * 2

@@ -18,9 +18,9 @@ from fedkeel.engines.contract import Setting
 from fedkeel.errors import ConfigError
 from fedkeel.streams import Stream
 from fedkeel.studies.constants import Effort, frontier, study
-from fedkeel.studies.constants.landscape import Landscape, View, gaussian, power_iteration
+from fedkeel.studies.constants.landscape import ClientLoss, LossLandscape, gaussian, power_iteration
+from fedkeel.studies.constants.measurements import measure_gradients, measure_noise
 from fedkeel.studies.constants.programs import lowest, tightest
-from fedkeel.studies.constants.survey import noise, survey
 
 SMALL = Effort(rounds=6, points=3, close=2, draws=4)
 
@@ -62,7 +62,7 @@ def scattered(seed=1, clients=3, samples=6, size=3):
 def landscape(data, work, samples=100, seed=0):
     task, federation = linear(data)
     setting = Setting(task, federation, work, seed, torch.device("cpu"))
-    return Landscape(setting, range(len(data)), samples, Stream(seed))
+    return LossLandscape(setting, range(len(data)), samples, Stream(seed))
 
 
 @pytest.fixture(scope="module")
@@ -168,11 +168,11 @@ def test_without_scipy_the_install_command_is_told(monkeypatch):
 
 def test_curvature_is_that_of_the_hessian():
     data = shared_optimum()
-    place = (land := landscape(data, fk.Work(steps=1))).place(torch.zeros(4), torch.zeros(0))
-    direction = gaussian(Stream(1), place.x)
-    product = land.bend(2, place, direction)
+    point = (land := landscape(data, fk.Work(steps=1))).point(torch.zeros(4), torch.zeros(0))
+    direction = gaussian(Stream(1), point.x)
+    product = land.hessian_product(2, point, direction)
     np.testing.assert_allclose(product.numpy(), hessians(data)[2] @ direction.numpy(), rtol=1e-12)
-    found = power_iteration(View(land, 2, place), direction, 200)
+    found = power_iteration(ClientLoss(land, 2, point), direction, 200)
     assert found.size == pytest.approx(1.0, rel=1e-4)
 
 
@@ -180,14 +180,16 @@ def test_minibatch_noise_is_the_variance_of_drawing_without_replacement():
     data = scattered(samples=6)
     work = fk.Work(steps=1, batch_size=2)
     land = landscape(data, work)
-    place = land.place(torch.zeros(3), torch.zeros(0))
+    point = land.point(torch.zeros(3), torch.zeros(0))
     x, y = data[1]
     each = -y[:, None] * x
     exact = ((each - each.mean(0)) ** 2).sum() / 5 / 2 * (1 - 2 / 6)
-    found = noise(View(land, 1, place), work, 3000, Stream(0))
+    found = measure_noise(ClientLoss(land, 1, point), work, 3000, Stream(0))
     assert found.variance == pytest.approx(exact, rel=0.05)
     assert found.square == pytest.approx(exact + (each.mean(0) ** 2).sum(), rel=0.05)
-    assert noise(View(land, 1, place), fk.Work(steps=1, batch_size=6), 5, Stream(0)).variance == 0
+    assert (
+        measure_noise(ClientLoss(land, 1, point), fk.Work(steps=1, batch_size=6), 5, Stream(0)).variance == 0
+    )
 
 
 def test_a_survey_is_the_mean_and_spread_of_the_clients_gradients():
@@ -195,13 +197,15 @@ def test_a_survey_is_the_mean_and_spread_of_the_clients_gradients():
     land = landscape(data, fk.Work(steps=1))
     w = np.array([0.3, -0.2, 0.5])
     weights = [0.5, 0.25, 0.25]
-    found = survey(land, land.place(torch.from_numpy(w), torch.zeros(0)), weights, 3, torch.ones(3))
+    found = measure_gradients(
+        land, land.point(torch.from_numpy(w), torch.zeros(0)), weights, 3, torch.ones(3)
+    )
     slopes = np.array([x.T @ (x @ w - y) / len(y) for x, y in data])
     mean = np.average(slopes, axis=0, weights=weights)
     assert found.loss == pytest.approx(
         sum(p * 0.5 * ((x @ w - y) ** 2).mean() for p, (x, y) in zip(weights, data, strict=True))
     )
-    assert found.slope2 == pytest.approx(mean @ mean)
+    assert found.gradient2 == pytest.approx(mean @ mean)
     assert found.spread == pytest.approx(np.average(((slopes - mean) ** 2).sum(1), weights=weights))
     assert found.along == pytest.approx(mean.sum())
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from fedkeel.theory import advice, fedinit
 from fedkeel.theory import beyond_smoothness as bs
-from fedkeel.theory.advice import Given
-from fedkeel.theory.catalogue import CATALOGUE, Knobs
+from fedkeel.theory.advice import AdviceInputs
+from fedkeel.theory.catalogue import CATALOGUE, BoundParameters
 
 SEMI = bs.Constants(a=0.0, b=0.5, alpha=0.0, beta=1.0, tau1=0.9, tau2=1.5, sigma2=0.1)
-BASE = Given(
+BASE = AdviceInputs(
     L=1.0,
     L_G=2.0,
     sigma_l2=0.1,
@@ -35,7 +35,7 @@ BASE = Given(
 )
 
 
-def but(**changes) -> Given:
+def but(**changes) -> AdviceInputs:
     return dataclasses.replace(BASE, **changes)
 
 
@@ -76,8 +76,8 @@ def test_a_smaller_target_takes_more_rounds_and_no_noise_fewer():
     quiet = but(semi=dataclasses.replace(SEMI, sigma2=0.0), sigma_l2=0.0)
     assert advice.best_steps(quiet).rounds < rounds
     assert advice.best_steps(quiet).floor == 0
-    assert any("σ_l² = 0" in text for text in advice.partings(quiet))
-    assert any(verdict.theorem == "Section 5.2" for verdict in advice.verdicts(quiet))
+    assert any("σ_l² = 0" in text for text in advice.caveats(quiet))
+    assert any(verdict.theorem == "Section 5.2" for verdict in advice.theorem_checks(quiet))
 
 
 def test_a_target_below_the_floor_is_told_with_the_floor():
@@ -96,17 +96,17 @@ def test_where_tau1_is_zero_no_step_is_safe():
 
 
 def test_theory_and_practice_part_where_the_issue_says():
-    text = "\n".join(advice.partings(BASE))
+    text = "\n".join(advice.caveats(BASE))
     assert "the usual β = 0.1 lies outside Theorem 1's range |β| < 0.0842" in text
     assert "β·C/N = 0.1·50/10 = 0.5" not in text
     assert "α > 26.9·L = 26.9" in text
     assert "Theorem 4.7 has all clients active; here 10 of 50 are" in text
-    assert "β·C/N = 0.3·50/10 = 1.5 > 1" in "\n".join(advice.partings(but(beta=0.3)))
-    assert "averages 0.25 here" in "\n".join(advice.partings(but(dropped=0.25)))
+    assert "β·C/N = 0.3·50/10 = 1.5 > 1" in "\n".join(advice.caveats(but(beta=0.3)))
+    assert "averages 0.25 here" in "\n".join(advice.caveats(but(dropped=0.25)))
 
 
 def test_every_verdict_says_holds_or_by_how_much_not():
-    for verdict in advice.verdicts(BASE):
+    for verdict in advice.theorem_checks(BASE):
         assert not math.isnan(verdict.value)
         assert all(c.verdict == "holds" or c.verdict.startswith("violated") for c in verdict.conditions)
         assert verdict.holds == all(c.holds for c in verdict.conditions)
@@ -131,11 +131,11 @@ def test_bad_input_is_refused(changes, message):
 @pytest.mark.parametrize("name", CATALOGUE)
 @pytest.mark.parametrize("form", ["as_printed", "repaired"])
 def test_the_catalogue_answers_and_names_what_it_depends_on(name, form):
-    entry, knobs = CATALOGUE[name], Knobs(beta=0.02)
-    value = entry.bound(knobs, form).value
+    entry, parameters = CATALOGUE[name], BoundParameters(beta=0.02)
+    value = entry.bound(parameters, form).value
     assert math.isfinite(value)
     other = {"T": 500, "K": 7, "N": 15, "beta": 0.03}
     for parameter, changed in other.items():
-        moved = entry.bound(dataclasses.replace(knobs, **{parameter: changed}), form).value != value
+        moved = entry.bound(dataclasses.replace(parameters, **{parameter: changed}), form).value != value
         if (name, form, parameter) != ("stability-fedcm", "as_printed", "K"):  # printed without K
             assert moved == (parameter in entry.depends), parameter

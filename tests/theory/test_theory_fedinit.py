@@ -22,7 +22,7 @@ def upto(largest: float) -> st.SearchStrategy[float]:
 KAPPA_2 = math.sqrt(1 / 282)  # 141β² = ½, κ_β = 2
 GAMMA_2 = math.sqrt(1 / 78)  # 39β² = ½, γ_β = 2
 C_2 = math.sqrt(1 / 378)  # 189β² = ½, C_β = 2, κ_β = 1/(1 − 141/378) = 378/237
-RUN = fi.Run(beta=KAPPA_2, eta=0.001, K=5, N=10, C=100, T=100, L=2.0, D=3.0)  # ηKL = 0.01
+RUN = fi.RelaxedRun(beta=KAPPA_2, eta=0.001, K=5, N=10, C=100, T=100, L=2.0, D=3.0)  # ηKL = 0.01
 NOISE = {"sigma_l2": 1.0, "sigma_g2": 0.5}  # σ = 1 + 6·5·0.5 = 16
 FORMS = ["as_printed", "repaired"]
 
@@ -111,7 +111,7 @@ def test_theorem_4_in_both_forms():
     assert repaired.value == pytest.approx(3 * math.exp(-0.2 * r) + 0.0032 * kappa / (0.4 * r) + rest)
 
 
-def small(beta: float) -> fi.Run:
+def small(beta: float) -> fi.RelaxedRun:
     """A run with ηKL = 0.001 and ηK = 0.0005, so that ζ > 0 in both forms."""
     return replace(RUN, beta=beta, eta=0.0001)
 
@@ -244,7 +244,7 @@ def test_rates_and_steps():
 
 def test_the_repaired_rate_of_theorem_6_is_what_its_step_gives():
     def value(N: int, K: int, T: int) -> float:
-        run = fi.Run(beta=0, eta=1e-4 * fi.step_theorem_6(N), K=K, N=N, C=500, T=T, L=1e-3, D=1.0)
+        run = fi.RelaxedRun(beta=0, eta=1e-4 * fi.step_theorem_6(N), K=K, N=N, C=500, T=T, L=1e-3, D=1.0)
         return fi.theorem_6(run, a=1, b=1).value
 
     for N, K, T in ((10, 2, 100), (100, 4, 300)):
@@ -321,7 +321,7 @@ def test_the_dropped_product_is_a_condition_with_its_size():
 
 def test_lambda_at_the_largest_step_needs_ten_clients():
     for N in (9, 10):
-        run = fi.Run(beta=0, eta=1 / (N * 4 * 2.0), K=4, N=N, C=100, T=10, L=2.0, D=1.0)
+        run = fi.RelaxedRun(beta=0, eta=1 / (N * 4 * 2.0), K=4, N=N, C=100, T=10, L=2.0, D=1.0)
         assert (fi.lam(run) > 0) == (N >= 10)
 
 
@@ -360,14 +360,14 @@ def test_zero_variance_is_a_plain_answer():
 
 
 runs = st.builds(
-    lambda beta, eta, K, N, more, T, L, D: fi.Run(
+    lambda beta, eta, K, N, more, T, L, D: fi.RelaxedRun(
         beta=beta, eta=eta, K=K, N=N, C=N + more, T=T, L=L, D=D
     ),
     st.floats(-0.3, 0.3), st.floats(1e-8, 1), st.integers(1, 50), st.integers(1, 100), st.integers(0, 100),
     st.integers(1, 10_000), st.floats(1e-3, 100), upto(100),
 )  # fmt: skip
 safe = st.builds(
-    lambda beta, share, K, N, T: fi.Run(
+    lambda beta, share, K, N, T: fi.RelaxedRun(
         beta=beta, eta=share / (N * K * 2.0), K=K, N=N, C=200, T=T, L=2.0, D=1.0
     ),
     upto(0.02), st.floats(0.01, 0.9), st.integers(2, 20), st.integers(20, 100), st.integers(1, 1000),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedkeel.theory.fedinit import Run, Sampling, poster
+from fedkeel.theory.fedinit import RelaxedRun, Sampling, poster
 
 
 def upto(largest: float) -> st.SearchStrategy[float]:
@@ -15,7 +15,7 @@ def upto(largest: float) -> st.SearchStrategy[float]:
     return st.just(0.0) | st.floats(1e-9, largest)
 
 
-RUN = Run(beta=0.05, eta=0.01, K=5, N=10, C=100, T=100, L=2.0, D=3.0)
+RUN = RelaxedRun(beta=0.05, eta=0.01, K=5, N=10, C=100, T=100, L=2.0, D=3.0)
 H = poster.Heterogeneity(lam=0.25, kappa_1=2.0, kappa_2=3.0, G2=0.5, sigma_l2=4.0)
 FORMS = ["as_printed", "repaired"]
 

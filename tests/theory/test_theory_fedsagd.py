@@ -15,7 +15,7 @@ def upto(largest: float) -> st.SearchStrategy[float]:
     return st.just(0.0) | st.floats(1e-9, largest)
 
 
-RUN = fs.Run(theta=3.0, eta_l=0.1, K=2, T=10)  # ηKΘ = 0.6
+RUN = fs.StabilityRun(theta=3.0, eta_l=0.1, K=2, T=10)  # ηKΘ = 0.6
 FORMS = ["as_printed", "repaired"]
 
 
@@ -101,7 +101,7 @@ def test_table_1_has_every_row():
     assert ratios == pytest.approx({"FedAvg": 1, "SCAFFOLD": 2, "FedSAGD": 11 / 10, "FedACG": 1})
     assert by_name["FedSAGD"].communication(9, "unicast") == 1.5
     assert by_name["FedCM"].communication(1) == 1.5
-    assert fs.table_1(RUN, fs.Hyper(adam_eta_g=1.0))[5].over_rounds.value == pytest.approx(12_000)
+    assert fs.table_1(RUN, fs.Hyperparameters(adam_eta_g=1.0))[5].over_rounds.value == pytest.approx(12_000)
 
 
 def test_theorem_3_5_scales_the_discrepancy():
@@ -142,7 +142,7 @@ def test_bad_input_is_refused():
 
 
 # Theorem 4.1 at λ = 0: α = K = 4, α' = 1, 1 − α'β = ½
-STEPS = fs.Steps(K=4, eta_l=0.001, eta=2.0, s=3, m=9, beta=0.5, lam=0.0, L=2.0)
+STEPS = fs.AcceleratedSteps(K=4, eta_l=0.001, eta=2.0, s=3, m=9, beta=0.5, lam=0.0, L=2.0)
 
 
 def test_product_limit_by_hand():
@@ -195,17 +195,17 @@ def test_steps_of_remark_4_2():
 
 def test_a_decaying_step_leaves_root_t():
     def at(T: int) -> float:
-        return fs.fedavg(fs.Run(theta=1.0, eta_l=fs.decaying_step(1.0, 5, T), K=5, T=T)).value
+        return fs.fedavg(fs.StabilityRun(theta=1.0, eta_l=fs.decaying_step(1.0, 5, T), K=5, T=T)).value
 
     assert at(400) == pytest.approx(2 * at(100))
 
 
 runs = st.builds(
-    lambda theta, eta_l, K, T: fs.Run(theta=theta, eta_l=eta_l, K=K, T=T),
+    lambda theta, eta_l, K, T: fs.StabilityRun(theta=theta, eta_l=eta_l, K=K, T=T),
     upto(1e3), st.floats(1e-6, 10), st.integers(1, 200), st.integers(1, 10_000),
 )  # fmt: skip
 hypers = st.builds(
-    lambda a, b, c, d, e, f: fs.Hyper(
+    lambda a, b, c, d, e, f: fs.Hyperparameters(
         prox_lam=a, dyn_lam=b, anag_beta=c, acg_lam=c, sagd_beta=d, sagd_lam=e, sagd_mu=f
     ),
     upto(20), upto(20), upto(1.5), upto(1.5),
@@ -248,7 +248,7 @@ def test_fedsagd_stays_below_its_limit_in_t(run, beta, lam, mu):
 
 @given(st.integers(1, 50), st.floats(1e-6, 1), st.floats(1e-3, 10), st.integers(1, 20), upto(2))
 def test_theorem_4_1_is_never_nan(K, eta_l, eta, s, beta):
-    steps = fs.Steps(K=K, eta_l=eta_l, eta=eta, s=s, m=20, beta=beta, lam=0.5, L=1.0)
+    steps = fs.AcceleratedSteps(K=K, eta_l=eta_l, eta=eta, s=s, m=20, beta=beta, lam=0.5, L=1.0)
     assert fs.product_limit(steps) >= 0
     assert fs.theorem_4_1(steps, T=10, D_0=1.0, sigma_l2=1.0, sigma_g2=1.0).value >= 0
 
@@ -271,7 +271,7 @@ def test_two_clients_and_one():
 
 def test_default_coefficients_are_those_of_the_methods():
     """The defaults of `algorithms.md`."""
-    assert fs.Hyper() == fs.Hyper(
+    assert fs.Hyperparameters() == fs.Hyperparameters(
         prox_lam=0.01, dyn_lam=0.1, adam_tau=1e-3, adam_eta_g=0.1, cm_eta_g=1.0,
         anag_beta=0.9, acg_lam=0.85, sagd_beta=0.9, sagd_lam=0.01, sagd_mu=0.001,
     )  # fmt: skip

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedkeel.cli import options as opt
-from fedkeel.cli.advise_progress import Stages
+from fedkeel.cli.advise_progress import StudyProgress
 from fedkeel.cli.display import console, plain_table
 from fedkeel.cli.resuming import resumable
 
@@ -89,7 +89,7 @@ def measure(experiment: Experiment, effort: dict[str, int], out: Path | None, *,
     from fedkeel.studies.constants import Effort, study  # noqa: PLC0415  heavy
 
     federation = experiment.federation()
-    with nullcontext() if out is None else resumable(out), Stages(stderr=quiet) as stages:
+    with nullcontext() if out is None else resumable(out), StudyProgress(stderr=quiet) as stages:
         return study(
             experiment.task(federation),
             federation,
@@ -102,7 +102,7 @@ def measure(experiment: Experiment, effort: dict[str, int], out: Path | None, *,
             device=experiment.device,
             effort=Effort(**effort),
             keep=out,
-            progress=stages.tell,
+            progress=stages.update,
         )
 
 

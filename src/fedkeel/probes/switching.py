@@ -23,7 +23,7 @@ SERVER = "server"
 _START = torch.tensor([0, 0, 0, -1, 0, 0], dtype=torch.float64)
 
 
-class Curve(NamedTuple):
+class SwitchingState(NamedTuple):
     """T, ΣC_0..C_{T−1}, C_T, the round of the switch (−1: none yet); the sum of known c_i and their number.
 
     `optimum` is the model that the gradients are compared with, empty for `reference="server"`.
@@ -33,7 +33,7 @@ class Curve(NamedTuple):
     optimum: Vector
 
 
-class Gap(NamedTuple):
+class ClientGap(NamedTuple):
     """A client's ‖∇L_i(w_i) − ∇L_i(θ*)‖²; averaged: its change, and whether the client is new."""
 
     value: Vector
@@ -89,11 +89,11 @@ class Switching(Probe):
     def begin(self, x0: Vector, layout: Layout) -> Record:
         """C_0 is ‖h^0‖² = 0, or not known before the first round."""
         optimum = x0[:0] if self.reference == SERVER else _load(self.reference, layout).to(x0)
-        return Curve(_START, optimum)
+        return SwitchingState(_START, optimum)
 
     def renew(self, state: Record) -> Record:
         """A new stage has a curve of its own."""
-        return Curve(_START, state.optimum)
+        return SwitchingState(_START, state.optimum)
 
     def brief(self, state: Record) -> Record:
         """Tell clients the reference."""
@@ -101,12 +101,12 @@ class Switching(Probe):
 
     def enlist(self, state: Record) -> Record:
         """A client's gap is not known at first."""
-        return Nothing() if self.reference == SERVER else Gap(number(0), number(1))
+        return Nothing() if self.reference == SERVER else ClientGap(number(0), number(1))
 
     def measure(self, view: ClientView, notes: Record, brief: Record) -> tuple[Record, Record]:
         """Give the change of the client's gap."""
         gap = squared(view.gradient(view.walk.end) - view.gradient(brief))
-        return Gap(gap - notes.value, notes.new), Gap(gap, number(0))
+        return ClientGap(gap - notes.value, notes.new), ClientGap(gap, number(0))
 
     def report(self, state: Record, seen: RoundView) -> tuple[Columns, Record]:
         """Go on with the curve where the stage has an h."""
@@ -132,7 +132,7 @@ class Switching(Probe):
             "switching/round": None if switched < 0 else int(switched),
         }
         values = torch.tensor([T, total, C, switched, known, clients], dtype=torch.float64)
-        return columns, Curve(values, state.optimum)
+        return columns, SwitchingState(values, state.optimum)
 
 
 @value

@@ -29,7 +29,7 @@ from fedkeel.studies.constants import Effort, Findings, study
 from fedkeel.task import Task
 from fedkeel.theory import Bound
 from fedkeel.theory import beyond_smoothness as bs
-from fedkeel.theory.advice import Given, best_steps
+from fedkeel.theory.advice import AdviceInputs, best_steps
 from fedkeel.work import Work
 
 _ROUGH = 0.5  # local rate of the first pilot
@@ -131,7 +131,7 @@ def _study(s: Settings, task: Task, federation: Federation, steps: bs.Steps, rou
 def _steps(s: Settings, found: Findings) -> bs.Steps:
     """Return the steps with few rounds to the target that Theorem 4.7 allows."""
     prospect = best_steps(
-        Given(
+        AdviceInputs(
             **{name: found[name] for name in ("L", "L_G", "sigma_l2", "sigma_g2", "Phi", "D", "U")},
             gap_0=found.start_loss,
             semi=found.fit.constants,

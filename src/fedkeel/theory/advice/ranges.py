@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fedkeel.theory import beyond_smoothness as bs
 from fedkeel.theory import fedinit as fi
 from fedkeel.theory import fedsagd as fs
-from fedkeel.theory.advice.given import Given
+from fedkeel.theory.advice.inputs import AdviceInputs
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Limit:
         return f"violated by a factor {abs(self.own) / self.limit:.3g}" if self.limit > 0 else "violated"
 
 
-def local_limits(g: Given) -> tuple[Limit, ...]:
+def local_limits(g: AdviceInputs) -> tuple[Limit, ...]:
     """η_l by theorem; both forms of Beyond smoothness, FedInit with and without its β, FedSAGD."""
     own = g.eta_l
     return (
@@ -40,7 +40,7 @@ def local_limits(g: Given) -> tuple[Limit, ...]:
     )
 
 
-def global_limits(g: Given) -> tuple[Limit, ...]:
+def global_limits(g: AdviceInputs) -> tuple[Limit, ...]:
     """η_g beside the run's local rate, or beside half the largest safe one where that is too large."""
     largest = bs.largest_local_step(g.semi, g.K)
     fits = 0 < g.eta_l < largest
@@ -54,7 +54,7 @@ def global_limits(g: Given) -> tuple[Limit, ...]:
     )
 
 
-def beta_limits(g: Given) -> tuple[Limit, ...]:
+def beta_limits(g: AdviceInputs) -> tuple[Limit, ...]:
     """|β| of relaxed initialisation: by theorem, at these steps, in the last round, and in practice."""
     shrinking = fi.beta_limit_at(g.T, g.sampling, g.L)
     return (
@@ -67,7 +67,7 @@ def beta_limits(g: Given) -> tuple[Limit, ...]:
     )
 
 
-def _relaxed_step(g: Given, beta: float) -> float:
+def _relaxed_step(g: AdviceInputs, beta: float) -> float:
     """The largest η of Theorem 1 that also leaves λ > 0: 9x² + mx = ½ for x = ηKL."""
     run = g.relaxed_run(beta)
     limit = fi.step_limit(run)
@@ -78,7 +78,7 @@ def _relaxed_step(g: Given, beta: float) -> float:
     return min(limit, root / (g.K * g.L))
 
 
-def _relaxed_beta(g: Given) -> float:
+def _relaxed_beta(g: AdviceInputs) -> float:
     """The largest β with λ > 0 at the run's η: β²κ_β = y, so β² = y/(1 + 141y)."""
     x = g.relaxed_run(0.0).ekl
     y = (0.5 - 38 * x / g.N - 9 * x**2) * g.N / (7488 * x)

@@ -21,7 +21,7 @@ from fedkeel.theory.beyond_smoothness.convergence import (
 from fedkeel.theory.beyond_smoothness.noiseless import deterministic, gradient_descent
 from fedkeel.theory.beyond_smoothness.setting import (
     Constants,
-    Round,
+    RoundProgress,
     Steps,
     floor,
     lambda_1,
@@ -38,7 +38,7 @@ from fedkeel.theory.beyond_smoothness.steps import (
 
 __all__ = [
     "Constants",
-    "Round",
+    "RoundProgress",
     "Steps",
     "corollary_4_8",
     "corollary_4_8_global_step",

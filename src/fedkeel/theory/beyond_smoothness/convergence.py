@@ -50,7 +50,7 @@ def theorem_4_7_conditions(c: Constants, s: Steps, form: Form = "repaired") -> t
     common = (
         above("τ1 > 0", c.tau1, 0, "the loss must not have critical points away from zero loss"),
         below("τ1 < 1", c.tau1, 1, "Definition 4.3"),
-        above(f"{label} > 0", shrink, 0, "a round must shrink the gap"),
+        above(f"{label} > 0", shrink, 0, "each round must shrink the gap"),
         at_most(f"{label} ≤ 1", shrink, 1, "constants that allow more contradict each other"),
     )
     if printed(form):
@@ -86,10 +86,10 @@ def corollary_4_8(c: Constants, s: Steps, *, gap_0: float, epsilon: float, form:
 
 
 def rounds(gap_0: float, epsilon: float, shrink: float) -> float:
-    """log(gap_0/ε)/rate: rounds until a gap that shrinks by ``shrink`` a round is at most ε."""
+    """log(gap_0/ε)/rate: rounds until a gap that shrinks by ``shrink`` per round is at most ε."""
     if not (gap_0 >= 0 and epsilon > 0 and shrink > 0):
-        given = f"gap_0, epsilon, shrink are {gap_0}, {epsilon}, {shrink}"
-        raise ValueError(f"{given}: give a gap of 0 or more, and the others above 0")
+        values = f"gap_0, epsilon, shrink are {gap_0}, {epsilon}, {shrink}"
+        raise ValueError(f"{values}: give a gap of 0 or more, and the others above 0")
     return math.log(gap_0 / epsilon) / shrink if gap_0 > epsilon else 0.0
 
 

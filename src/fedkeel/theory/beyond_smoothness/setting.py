@@ -54,7 +54,7 @@ class Steps:
 
 
 @dataclass(frozen=True)
-class Round:
+class RoundProgress:
     """What one round does to the loss: E L⁺ − L ≤ −γ1‖∇L‖² + A1·σ² + (A2 + A3)·L (proof of Theorem 4.7)."""
 
     gamma1: float
@@ -64,7 +64,7 @@ class Round:
     contraction: float  # Λ = γ1·τ1² − A2 − A3
 
 
-def one_round(c: Constants, s: Steps) -> Round:
+def one_round(c: Constants, s: Steps) -> RoundProgress:
     """γ1, A1, A2, A3 and Λ of the proof, with its free η set to η̃.
 
     γ1 = (η̃/2)(1−4bη̃−2a); A1 = η̃[(2β²+α²)(½+bη̃+a/2)·20Kη_l² + bη̃ + a/2];
@@ -77,7 +77,7 @@ def one_round(c: Constants, s: Steps) -> Round:
     A1 = e * (drift * 20 * s.K + half)
     A2 = e * drift * (20 + 40 * s.K**2 * c.tau2**2)
     A3 = e * (c.alpha**2 / 4 + c.alpha**2 * half + c.a / 2)
-    return Round(gamma1, A1, A2, A3, gamma1 * c.tau1**2 - A2 - A3)
+    return RoundProgress(gamma1, A1, A2, A3, gamma1 * c.tau1**2 - A2 - A3)
 
 
 def lambda_1(c: Constants, s: Steps) -> float:
@@ -93,7 +93,7 @@ def lambda_2(c: Constants, s: Steps) -> float:
 
 
 def rate(c: Constants, s: Steps, form: Form = "repaired") -> float:
-    """The share of the gap a round removes: λ1 printed, Λ repaired; zero or negative means none."""
+    """The share of the gap that one round removes: λ1 printed, Λ repaired; zero or negative means none."""
     return choose(form, lambda_1(c, s), one_round(c, s).contraction)
 
 

@@ -11,7 +11,7 @@ from fedkeel.theory.fedinit.constants import (
     BETA_LIMIT,
     BETA_LIMIT_DIVERGENCE,
     BETA_LIMIT_INTERPOLATION,
-    Run,
+    RelaxedRun,
     kappa_beta,
     lam,
     zeta,
@@ -19,13 +19,13 @@ from fedkeel.theory.fedinit.constants import (
 from fedkeel.theory.numeric import ratio
 
 
-def step_limit(run: Run) -> float:
+def step_limit(run: RelaxedRun) -> float:
     """The largest η of Theorem 1 for this K, N, L and β; 0 where β is out of range."""
     return min(_local_limit(run), 1 / (run.N * run.K * run.L), _descent_limit(run))
 
 
 def variance_conditions(
-    run: Run, form: Form = "repaired", dropped: float | None = None
+    run: RelaxedRun, form: Form = "repaired", dropped: float | None = None
 ) -> tuple[Condition, ...]:
     """Theorems 1, 4, 17: the range of β, three limits of η, λ > 0, participation, the dropped product."""
     return (
@@ -40,7 +40,7 @@ def variance_conditions(
 
 
 def interpolation_conditions(
-    run: Run, a: float, b: float, form: Form = "repaired", dropped: float | None = None
+    run: RelaxedRun, a: float, b: float, form: Form = "repaired", dropped: float | None = None
 ) -> tuple[Condition, ...]:
     """Theorems 6, 9, 19: the range of β, the limits of η, ζ > 0, participation, the dropped product."""
     positive("a", a)
@@ -57,13 +57,13 @@ def interpolation_conditions(
     )
 
 
-def divergence_range(run: Run) -> Condition:
+def divergence_range(run: RelaxedRun) -> Condition:
     """Theorem 17's own range of β."""
     return below("|β| < 0.0727", abs(run.beta), BETA_LIMIT_DIVERGENCE, "C_β = 1/(1−189β²) must be positive")
 
 
-def participation(run: Run, form: Form = "repaired") -> tuple[Condition, ...]:
-    """Printed: K > 1 and 1 < N < C. The lemmas themselves need no more than N ≤ C, which ``Run`` checks."""
+def participation(run: RelaxedRun, form: Form = "repaired") -> tuple[Condition, ...]:
+    """Printed: K > 1 and 1 < N < C. The lemmas themselves only need N ≤ C."""
     if not printed(form):
         return ()
     return (
@@ -73,7 +73,7 @@ def participation(run: Run, form: Form = "repaired") -> tuple[Condition, ...]:
     )
 
 
-def dropped_product(run: Run, measured: float | None = None) -> Condition:
+def dropped_product(run: RelaxedRun, measured: float | None = None) -> Condition:
     """The proofs drop β⟨∇f(x), x − mean w_i⟩, zero only when all clients take part (or β = 0).
 
     ``measured`` is its mean over the rounds of a run; at 0 or less, dropping it did no harm. Its cost in
@@ -90,11 +90,11 @@ def dropped_product(run: Run, measured: float | None = None) -> Condition:
     )
 
 
-def _local_limit(run: Run) -> float:
+def _local_limit(run: RelaxedRun) -> float:
     return ratio(1, math.sqrt(6 * (run.K - 1) * (2 * run.K - 1)) * run.L)
 
 
-def _descent_limit(run: Run) -> float:
+def _descent_limit(run: RelaxedRun) -> float:
     """1/(2KL(1+78β²κ_βK²/N)); the K² is the paper's, the algebra needs none and so the limit is cautious."""
     relaxed = 78 * run.beta**2 * kappa_beta(run.beta) * run.K**2 / run.N if run.beta else 0.0
     return 1 / (2 * run.K * run.L * (1 + relaxed))

@@ -17,8 +17,8 @@ BETA_LIMIT_INTERPOLATION = 1 / math.sqrt(39)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
-    """A run of FedInit: K local steps of size ``eta``, N of C clients a round, T rounds, coefficient β.
+class RelaxedRun:
+    """A run of FedInit: K local steps of size ``eta``, N of C clients per round, T rounds, coefficient β.
 
     ``L`` is the smoothness of every client's loss and ``D`` the initial gap f(w⁰) − f(w*).
     """
@@ -77,7 +77,7 @@ def kappa(beta: float, form: Form = "repaired") -> float:
     return choose(form, 8 + 78 * b2 * kb**2, 8 + 1287 * b2 * kb) if beta else choose(form, 8, 8)
 
 
-def lam(run: Run, form: Form = "repaired") -> float:
+def lam(run: RelaxedRun, form: Form = "repaired") -> float:
     """λ of Theorem 1: ½ − 38ηKL/N − c·β²κ_βηKL/N − 9η²K²L², c printed 728, repaired 7488 = 13·576.
 
     Meant to lie in (0, ½); zero or negative means the theorem is void. At η = 1/(NKL) and β = 0 that takes
@@ -88,7 +88,7 @@ def lam(run: Run, form: Form = "repaired") -> float:
     return 0.5 - 38 * x / run.N - relaxed - 9 * x**2
 
 
-def zeta(run: Run, a: float, b: float, form: Form = "repaired") -> float:
+def zeta(run: RelaxedRun, a: float, b: float, form: Form = "repaired") -> float:
     """ζ of Theorem 6: ½ − 6a²b²ηKL − m − 6a²b²η²K²L².
 
     m is printed 114γ_βa²b²ηK, repaired 228β²γ_βLa²b²ηK (2β²L times Lemma 26's 114). The proof also drops
@@ -102,7 +102,7 @@ def zeta(run: Run, a: float, b: float, form: Form = "repaired") -> float:
     return 0.5 - 6 * ab2 * x - middle - 6 * ab2 * x**2
 
 
-def j_beta(run: Run, form: Form = "repaired") -> float:
+def j_beta(run: RelaxedRun, form: Form = "repaired") -> float:
     """J_β = C_β(c + 804κ/(λN)) of Theorem 17, c printed 132 = 96+36, repaired 135 = 99+36."""
     strength = lam(run, form)
     if strength <= 0 or math.isinf(c_beta(run.beta)):

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from fedkeel.theory.bound import Bound, Form, assemble, vacuous
 from fedkeel.theory.fedinit.conditions import divergence_range, interpolation_conditions, variance_conditions
-from fedkeel.theory.fedinit.constants import Run, c_beta, gamma_beta, j_beta, kappa, lam, sigma, zeta
+from fedkeel.theory.fedinit.constants import RelaxedRun, c_beta, gamma_beta, j_beta, kappa, lam, sigma, zeta
 
 
 def theorem_17(
-    run: Run, *, sigma_l2: float, sigma_g2: float, dropped: float | None = None, form: Form = "repaired"
+    run: RelaxedRun,
+    *,
+    sigma_l2: float,
+    sigma_g2: float,
+    dropped: float | None = None,
+    form: Form = "repaired",
 ) -> Bound:
     """Theorem 17: the mean of Δ^t over T rounds ≤ 804ηC_βKD/(λT) + η²J_βKσ.
 
@@ -30,7 +35,7 @@ def theorem_17(
 
 
 def theorem_19(
-    run: Run, *, a: float, b: float, dropped: float | None = None, form: Form = "repaired"
+    run: RelaxedRun, *, a: float, b: float, dropped: float | None = None, form: Form = "repaired"
 ) -> Bound:
     """Theorem 19 (interpolation): the mean of Δ^t ≤ η·R_βK·D/(2μβ²ζT) = 114γ_βa²b²ηKD/(ζT).
 

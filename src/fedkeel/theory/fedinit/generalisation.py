@@ -17,7 +17,7 @@ from fedkeel.theory.numeric import exp, expm1, power
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """N of C clients a round, S samples each, K local steps, T rounds, the rate c of η = c/t.
+    """N of C clients per round, S samples each, K local steps, T rounds, the rate c of η = c/t.
 
     ``L_G`` is the Lipschitz constant of the loss at the end of the run.
     """
@@ -76,7 +76,7 @@ def theorem_12(
     A = 2 * nonnegative("sigma_l", sigma_l) * s.L_G / ((1 + 2 * beta) * L)
     first = s.N * positive("U", U) * s.K
     t0 = power(A / first, 1 / (1 + q)) * power(s.T, q / (1 + q))
-    inside = (at_least("t0 ≥ 1", t0, 1, "a round"), at_most("t0 ≤ T", t0, s.T))
+    inside = (at_least("t0 ≥ 1", t0, 1, "the first round"), at_most("t0 ≤ T", t0, s.T))
     if printed(form):
         half = power(A, 1 / (1 + q)) * power(first * s.T, q / (1 + q)) / (s.C * s.S)
         terms = {"before t0": half, "after t0": half}

@@ -10,13 +10,22 @@ from fedkeel.theory.bound import Bound, Form, assemble, choose, printed, vacuous
 from fedkeel.theory.checks import nonnegative, positive
 from fedkeel.theory.conditions import at_most
 from fedkeel.theory.fedinit.conditions import divergence_range, interpolation_conditions, variance_conditions
-from fedkeel.theory.fedinit.constants import Run, gamma_beta, kappa, kappa_beta, lam, r_beta, sigma, zeta
+from fedkeel.theory.fedinit.constants import (
+    RelaxedRun,
+    gamma_beta,
+    kappa,
+    kappa_beta,
+    lam,
+    r_beta,
+    sigma,
+    zeta,
+)
 from fedkeel.theory.fedinit.divergence import theorem_17
 from fedkeel.theory.numeric import exp
 
 
 def theorem_1(
-    run: Run,
+    run: RelaxedRun,
     *,
     sigma_l2: float,
     sigma_g2: float,
@@ -48,7 +57,7 @@ def theorem_1(
 
 
 def theorem_4(
-    run: Run,
+    run: RelaxedRun,
     *,
     mu: float,
     sigma_l2: float,
@@ -81,7 +90,7 @@ def theorem_4(
 
 
 def theorem_6(
-    run: Run,
+    run: RelaxedRun,
     *,
     a: float,
     b: float,
@@ -105,7 +114,7 @@ def theorem_6(
 
 
 def theorem_9(
-    run: Run, *, mu: float, a: float, b: float, dropped: float | None = None, form: Form = "repaired"
+    run: RelaxedRun, *, mu: float, a: float, b: float, dropped: float | None = None, form: Form = "repaired"
 ) -> Bound:
     """Theorem 9 (interpolation and PL): E[f(w^T) − f(w*)] ≤ e^{−ζμηKT}D + R_βη²K²LD.
 

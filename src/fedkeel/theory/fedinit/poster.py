@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fedkeel.theory.bound import Bound, Form, assemble, choose, printed
 from fedkeel.theory.checks import count, finite, nonnegative, positive
 from fedkeel.theory.conditions import above
-from fedkeel.theory.fedinit.constants import Run
+from fedkeel.theory.fedinit.constants import RelaxedRun
 from fedkeel.theory.fedinit.generalisation import Sampling
 from fedkeel.theory.numeric import exp, power
 
@@ -33,7 +33,7 @@ class Heterogeneity:
             nonnegative(name, getattr(self, name))
 
 
-def gradient_norm(run: Run, h: Heterogeneity, form: Form = "repaired") -> Bound:
+def gradient_norm(run: RelaxedRun, h: Heterogeneity, form: Form = "repaired") -> Bound:
     """First row: mean E‖∇f‖² ≤ 2D/(ληKT) + κ_2ηLσ_l²/(λN) + 3κ_1ηKLG²/(λN). Both forms alike."""
     printed(form)
     terms = {
@@ -44,7 +44,7 @@ def gradient_norm(run: Run, h: Heterogeneity, form: Form = "repaired") -> Bound:
     return assemble(f"poster, gradient norm ({form})", terms, (), {"lambda": h.lam})
 
 
-def suboptimality(run: Run, h: Heterogeneity, *, mu: float, form: Form = "repaired") -> Bound:
+def suboptimality(run: RelaxedRun, h: Heterogeneity, *, mu: float, form: Form = "repaired") -> Bound:
     """Second row: E[f(w^T) − f*] ≤ e^{−λμηKT}D + 3κ_1ηKLG²/(2μλN) + κ_2ηLσ_l²/(2μλN). Both forms alike."""
     printed(form)
     scale = run.eta * run.L / (2 * positive("mu", mu) * h.lam * run.N)
@@ -91,8 +91,8 @@ def stability_rate(*, S: int, K: int, T: int, c: float, L: float, form: Form = "
 
 
 @dataclass(frozen=True)
-class Cost:
-    """A method's costs a round: Nd floats sent, NKd gradient entries, Cd floats kept, as multiples."""
+class PosterCost:
+    """A method's costs per round: Nd floats sent, NKd gradient entries, Cd floats kept, as multiples."""
 
     method: str
     communication: int
@@ -113,12 +113,12 @@ class Cost:
 
 
 COSTS = (
-    Cost("FedAvg", 1, 1, 1, 1),
-    Cost("FedAdam", 1, 1, 1, 1),
-    Cost("FedSAM", 1, 2, 2, 2),
-    Cost("SCAFFOLD", 2, 1, 3, 3),
-    Cost("FedDyn", 1, 1, 3, 3),
-    Cost("FedCM", 2, 1, 2, 3),
-    Cost("FedInit", 1, 1, 1, 1),
+    PosterCost("FedAvg", 1, 1, 1, 1),
+    PosterCost("FedAdam", 1, 1, 1, 1),
+    PosterCost("FedSAM", 1, 2, 2, 2),
+    PosterCost("SCAFFOLD", 2, 1, 3, 3),
+    PosterCost("FedDyn", 1, 1, 3, 3),
+    PosterCost("FedCM", 2, 1, 2, 3),
+    PosterCost("FedInit", 1, 1, 1, 1),
 )
 """The poster's cost table. Table 9 of the paper differs: storage 2Cd for FedAdam, SCAFFOLD and FedDyn."""

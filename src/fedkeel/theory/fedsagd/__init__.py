@@ -1,7 +1,7 @@
 """FedSAGD: the stability bounds of Table 1 and the convergence conditions of Theorem 4.1."""
 
 from fedkeel.theory.fedsagd.convergence import (
-    Steps,
+    AcceleratedSteps,
     decaying_step,
     local_step_limit,
     product_limit,
@@ -9,9 +9,9 @@ from fedkeel.theory.fedsagd.convergence import (
     theorem_4_1,
     theorem_4_1_conditions,
 )
-from fedkeel.theory.fedsagd.rows import Hyper, StabilityRow, table_1
+from fedkeel.theory.fedsagd.rows import Hyperparameters, StabilityRow, table_1
 from fedkeel.theory.fedsagd.stability import (
-    Run,
+    StabilityRun,
     fedacg,
     fedadam,
     fedanag,
@@ -31,10 +31,10 @@ from fedkeel.theory.fedsagd.stability import (
 )
 
 __all__ = [
-    "Hyper",
-    "Run",
+    "AcceleratedSteps",
+    "Hyperparameters",
     "StabilityRow",
-    "Steps",
+    "StabilityRun",
     "decaying_step",
     "fedacg",
     "fedadam",

@@ -12,7 +12,7 @@ from fedkeel.theory.numeric import geometric, ratio
 
 
 @dataclass(frozen=True, kw_only=True)
-class Steps:
+class AcceleratedSteps:
     """FedSAGD's steps: K local ones of size ``eta_l``, server step ``eta``, s of m clients, its β and λ."""
 
     K: int
@@ -60,11 +60,11 @@ def server_step(s: int, K: int) -> float:
     return math.sqrt(count("s", s) * count("K", K))
 
 
-def product_limit(steps: Steps, *, constant: float = 4.0) -> float:
+def product_limit(steps: AcceleratedSteps, *, constant: float = 4.0) -> float:
     """Theorem 4.1's limit of η·η_l.
 
     m(s−1)/(s(m−1))·min{(1−α'β)²√K/(4αβL√(3α)), (1−α'β)η/(6βL√(2α)), (1−α'β)/(2αL)}; Lemma D.12
-    prints 10 for the 4 (``constant=10``), its proof uses 4. One client a round (s = 1) is ruled out by the
+    prints 10 for the 4 (``constant=10``), its proof uses 4. One client per round (s = 1) is ruled out by the
     factor in front, unless it is the only one (taken as 1 then). 0 where α'β ≥ 1.
     """
     room, alpha, beta, L = steps.room, steps.alpha, steps.beta, steps.L
@@ -78,7 +78,7 @@ def product_limit(steps: Steps, *, constant: float = 4.0) -> float:
     return share * min(first, second, room / (2 * alpha * L)) if share > 0 else 0.0
 
 
-def theorem_4_1_conditions(steps: Steps, form: Form = "repaired") -> tuple[Condition, ...]:
+def theorem_4_1_conditions(steps: AcceleratedSteps, form: Form = "repaired") -> tuple[Condition, ...]:
     """The learning-rate conditions of Theorem 4.1; both forms alike.
 
     Kept as the specification has them. Splitting the proof's sum in three would ask 6βL√(6α) and 6αL in the
@@ -94,7 +94,7 @@ def theorem_4_1_conditions(steps: Steps, form: Form = "repaired") -> tuple[Condi
 
 
 def theorem_4_1(
-    steps: Steps, *, T: int, D_0: float, sigma_l2: float, sigma_g2: float, form: Form = "repaired"
+    steps: AcceleratedSteps, *, T: int, D_0: float, sigma_l2: float, sigma_g2: float, form: Form = "repaired"
 ) -> Bound:
     """Theorem 4.1: the order of the mean of E‖∇f(z_t)‖², every hidden constant set to 1. Both forms alike.
 

@@ -11,7 +11,7 @@ from fedkeel.theory.fedsagd import stability as st
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hyper:
+class Hyperparameters:
     """The coefficients Table 1 depends on; defaults are those of our methods."""
 
     prox_lam: float = 0.01
@@ -46,16 +46,18 @@ class StabilityRow:
         return (self.up * count("s", s) + self.down) / (s + 1)
 
 
-def table_1(run: st.Run, hyper: Hyper | None = None, form: Form = "repaired") -> tuple[StabilityRow, ...]:
+def table_1(
+    run: st.StabilityRun, hyper: Hyperparameters | None = None, form: Form = "repaired"
+) -> tuple[StabilityRow, ...]:
     """All eleven rows of Table 1 for one run."""
-    h = hyper or Hyper()
+    h = hyper or Hyperparameters()
     one = replace(run, T=1)
     rounds, local = _bounds(run, h, form), _bounds(one, h, form)
     local["FedSAGD"] = st.fedsagd_local_update(one, beta=h.sagd_beta, lam=h.sagd_lam, mu=h.sagd_mu, form=form)
     return tuple(StabilityRow(name, rounds[name], local[name], *_TRAFFIC[name]) for name in _TRAFFIC)
 
 
-def _bounds(run: st.Run, h: Hyper, form: Form) -> dict[str, Bound]:
+def _bounds(run: st.StabilityRun, h: Hyperparameters, form: Form) -> dict[str, Bound]:
     return {
         "FedAvg": st.fedavg(run, form=form),
         "FedProx": st.fedprox(run, lam=h.prox_lam, form=form),

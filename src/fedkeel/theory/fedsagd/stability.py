@@ -1,9 +1,9 @@
 """FedSAGD, Table 1 and appendix C: bounds on E‖x_T − x_T'‖ when one client of the set is replaced.
 
 Θ = √(σ_l² + 2σ_g² + 2Φ) bounds a minibatch gradient, Φ being the largest ‖∇f‖² along the run. Every row but
-FedSAGD's grows linearly in T. A row with T = 1 (``Run``'s default) is its local-update bound, Table 1 without
-T; FedSAGD's own is ``fedsagd_local_update``. For FedAdam and FedACG that is what a round adds on the server:
-their local walks, from equal starts, part by at most FedAvg's 2ηKΘ.
+FedSAGD's grows linearly in T. A row with T = 1 (the default of ``StabilityRun``) is its local-update
+bound, Table 1 without T; FedSAGD's own is ``fedsagd_local_update``. For FedAdam and FedACG that is
+what one round adds on the server: their local walks, from equal starts, differ by at most FedAvg's 2ηKΘ.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fedkeel.theory.numeric import geometric
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class StabilityRun:
     """K local steps of size ``eta_l`` in each of T rounds, gradients of size ``theta`` at most."""
 
     theta: float
@@ -44,65 +44,65 @@ def theta(sigma_l2: float, sigma_g2: float, phi: float) -> float:
     return math.sqrt(noise + 2 * nonnegative("phi", phi))
 
 
-def fedavg(run: Run, *, form: Form = "repaired") -> Bound:
+def fedavg(run: StabilityRun, *, form: Form = "repaired") -> Bound:
     """Theorem C.2: 2ηKΘT. Both forms alike."""
     return _linear("FedAvg", 2 * run.walk, run, form)
 
 
-def fedprox(run: Run, *, lam: float, form: Form = "repaired") -> Bound:
+def fedprox(run: StabilityRun, *, lam: float, form: Form = "repaired") -> Bound:
     """Theorem C.3: (2/λ)Θ[1−(1−ηλ)^K]T, FedAvg's at λ = 0. Both forms alike."""
     return _proximal("FedProx", 2, run, lam, form)
 
 
-def scaffold(run: Run, *, form: Form = "repaired") -> Bound:
+def scaffold(run: StabilityRun, *, form: Form = "repaired") -> Bound:
     """Theorem C.4: 6ηKΘT. Both forms alike."""
     return _linear("SCAFFOLD", 6 * run.walk, run, form)
 
 
-def feddyn(run: Run, *, lam: float, form: Form = "repaired") -> Bound:
+def feddyn(run: StabilityRun, *, lam: float, form: Form = "repaired") -> Bound:
     """Theorem C.5: (4/λ)Θ[1−(1−ηλ)^K]T, λ being FedDyn's coefficient. Both forms alike."""
     return _proximal("FedDyn", 4, run, lam, form)
 
 
-def fedlnag(run: Run, *, form: Form = "repaired") -> Bound:
+def fedlnag(run: StabilityRun, *, form: Form = "repaired") -> Bound:
     """Theorem C.6: 2ηKΘT, for momentum in its (1−β) form. Both forms alike."""
     return _linear("FedLNAG", 2 * run.walk, run, form)
 
 
-def fedadam(run: Run, *, tau: float, eta_g: float = 1.0, form: Form = "repaired") -> Bound:
+def fedadam(run: StabilityRun, *, tau: float, eta_g: float = 1.0, form: Form = "repaired") -> Bound:
     """Theorem C.7: (2/τ)ηKΘT; repaired times η_g, the server's step, which the paper's update leaves out."""
     positive("tau", tau)
     step = choose(form, 1, positive("eta_g", eta_g))
     return _linear("FedAdam", 2 * step / tau * run.walk, run, form)
 
 
-def fedcm(run: Run, *, eta_g: float = 1.0, form: Form = "repaired") -> Bound:
+def fedcm(run: StabilityRun, *, eta_g: float = 1.0, form: Form = "repaired") -> Bound:
     """Theorem C.8: 2ΘT printed (its proof divides by η_lK on the way); repaired 2ηKη_gΘT."""
     positive("eta_g", eta_g)
     return _linear("FedCM", choose(form, 2 * run.theta, 2 * eta_g * run.walk), run, form)
 
 
-def mimelite(run: Run, *, form: Form = "repaired") -> Bound:
+def mimelite(run: StabilityRun, *, form: Form = "repaired") -> Bound:
     """Theorem C.9: 2ηKΘT. Both forms alike."""
     return _linear("MimeLite", 2 * run.walk, run, form)
 
 
-def fedanag(run: Run, *, beta: float, form: Form = "repaired") -> Bound:
+def fedanag(run: StabilityRun, *, beta: float, form: Form = "repaired") -> Bound:
     """Theorem C.11: 2ηKΘT/(1−β). Both forms alike."""
     return _momentum("FedANAG", "β", nonnegative("beta", beta), run, form, numerator=2.0)
 
 
-def fedacg(run: Run, *, lam: float, form: Form = "repaired") -> Bound:
+def fedacg(run: StabilityRun, *, lam: float, form: Form = "repaired") -> Bound:
     """Theorem C.10: (4−2λ)/(1−λ)·ηKΘT; its proof would allow 2/(1−λ). Both forms alike."""
     return _momentum("FedACG", "λ", nonnegative("lam", lam), run, form, numerator=4 - 2 * lam)
 
 
-def gamma(run: Run, *, lam: float, mu: float) -> float:
-    """Γ = μ/(λ+μ)·(1 − (1−η(λ+μ))^K), the share of the distance a round of FedSAGD forgets."""
+def gamma(run: StabilityRun, *, lam: float, mu: float) -> float:
+    """Γ = μ/(λ+μ)·(1 − (1−η(λ+μ))^K), the share of the distance that one round of FedSAGD forgets."""
     return nonnegative("mu", mu) * geometric(nonnegative("lam", lam) + mu, run.eta_l, run.K)
 
 
-def fedsagd(run: Run, *, beta: float, lam: float, mu: float, form: Form = "repaired") -> Bound:
+def fedsagd(run: StabilityRun, *, beta: float, lam: float, mu: float, form: Form = "repaired") -> Bound:
     """Table 1's last row, bounded in T where μ > 0.
 
     Printed: (2+2β)Θ/((λ+μ)Γ)·(1−(1−Γ)^T), which has lost the factor 1−(1−η(λ+μ))^K of Theorem C.12 (see
@@ -126,7 +126,7 @@ def fedsagd(run: Run, *, beta: float, lam: float, mu: float, form: Form = "repai
     return assemble(name, {"stability": value}, conditions, constants)
 
 
-def theorem_c_12(run: Run, *, beta: float, lam: float, mu: float) -> Bound:
+def theorem_c_12(run: StabilityRun, *, beta: float, lam: float, mu: float) -> Bound:
     """Theorem C.12 as stated: (2+2β)Θ/μ·(1−(1−Γ)^T), below both forms of ``fedsagd``."""
     local = fedsagd_local_update(run, beta=beta, lam=lam, mu=mu)
     if not local.holds:
@@ -135,7 +135,9 @@ def theorem_c_12(run: Run, *, beta: float, lam: float, mu: float) -> Bound:
     return assemble("Theorem C.12", {"stability": local.value * rounds}, local.conditions, local.constants)
 
 
-def fedsagd_local_update(run: Run, *, beta: float, lam: float, mu: float, form: Form = "repaired") -> Bound:
+def fedsagd_local_update(
+    run: StabilityRun, *, beta: float, lam: float, mu: float, form: Form = "repaired"
+) -> Bound:
     """FedSAGD's local-update bound (2+2β)Θ(1−(1−η(λ+μ))^K)/(λ+μ), T aside. Both forms alike.
 
     Clients of one round share the momentum, so the factor 2+2β is safe here without repair.
@@ -159,12 +161,12 @@ def generalisation_gap(stability: Bound, *, lipschitz: float) -> Bound:
     return assemble(name, terms, stability.conditions, constants)
 
 
-def _linear(method: str, a_round: float, run: Run, form: Form) -> Bound:
+def _linear(method: str, a_round: float, run: StabilityRun, form: Form) -> Bound:
     printed(form)
     return assemble(f"{method} ({form})", {"stability": a_round * run.T}, (), _run_constants(run))
 
 
-def _proximal(method: str, factor: float, run: Run, lam: float, form: Form) -> Bound:
+def _proximal(method: str, factor: float, run: StabilityRun, lam: float, form: Form) -> Bound:
     conditions = _stable("λ", nonnegative("lam", lam), run)
     if not conditions[0].holds:
         return vacuous(f"{method} ({form})", conditions, _run_constants(run) | {"lambda": lam})
@@ -172,7 +174,9 @@ def _proximal(method: str, factor: float, run: Run, lam: float, form: Form) -> B
     return Bound(bound.value, bound.terms, conditions, {**bound.constants, "lambda": lam}, bound.name)
 
 
-def _momentum(method: str, symbol: str, value: float, run: Run, form: Form, *, numerator: float) -> Bound:
+def _momentum(
+    method: str, symbol: str, value: float, run: StabilityRun, form: Form, *, numerator: float
+) -> Bound:
     conditions = (below(f"{symbol} < 1", value, 1, "the momentum must fade"),)
     if value >= 1:
         return vacuous(f"{method} ({form})", conditions, _run_constants(run) | {symbol: value})
@@ -180,10 +184,10 @@ def _momentum(method: str, symbol: str, value: float, run: Run, form: Form, *, n
     return Bound(bound.value, bound.terms, conditions, {**bound.constants, symbol: value}, bound.name)
 
 
-def _stable(symbol: str, value: float, run: Run) -> tuple[Condition, ...]:
+def _stable(symbol: str, value: float, run: StabilityRun) -> tuple[Condition, ...]:
     why = "a step must not overshoot the anchor"
     return (at_most(f"η_l·({symbol}) ≤ 1", run.eta_l * value, 1, why),)
 
 
-def _run_constants(run: Run) -> dict[str, float]:
+def _run_constants(run: StabilityRun) -> dict[str, float]:
     return {"Theta": run.theta, "eta_l": run.eta_l, "K": float(run.K), "T": float(run.T)}

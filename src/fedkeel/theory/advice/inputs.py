@@ -12,7 +12,7 @@ from fedkeel.theory.checks import count, nonnegative, positive
 
 
 @dataclass(frozen=True, kw_only=True)
-class Given:
+class AdviceInputs:
     """K local steps of ``eta_l``, server step ``eta_g``, N of C clients with S samples, T rounds, β, ε.
 
     Constants are named as in the papers; ``gap_0`` is the first loss (Beyond smoothness has L* = 0),
@@ -74,22 +74,24 @@ class Given:
         return fs.theta(self.sigma_l2, self.sigma_g2, self.Phi)
 
     @property
-    def stability_run(self) -> fs.Run:
+    def stability_run(self) -> fs.StabilityRun:
         """The run as FedSAGD's Table 1 sees it."""
-        return fs.Run(theta=self.theta, eta_l=self.eta_l, K=self.K, T=self.T)
+        return fs.StabilityRun(theta=self.theta, eta_l=self.eta_l, K=self.K, T=self.T)
 
     @property
     def sampling(self) -> fi.Sampling:
         """The run as Theorem 12 of FedInit sees it, with η = c/t and c the run's rate."""
         return fi.Sampling(N=self.N, C=self.C, S=self.S, K=self.K, T=self.T, c=self.eta_l, L_G=self.L_G)
 
-    def relaxed_run(self, beta: float | None = None) -> fi.Run:
+    def relaxed_run(self, beta: float | None = None) -> fi.RelaxedRun:
         """The run as FedInit sees it, with its own β or another one."""
         b = self.beta if beta is None else beta
-        return fi.Run(beta=b, eta=self.eta_l, K=self.K, N=self.N, C=self.C, T=self.T, L=self.L, D=self.D)
+        return fi.RelaxedRun(
+            beta=b, eta=self.eta_l, K=self.K, N=self.N, C=self.C, T=self.T, L=self.L, D=self.D
+        )
 
-    def accelerated(self, beta: float = 0.9, lam: float = 0.01) -> fs.Steps:
+    def accelerated(self, beta: float = 0.9, lam: float = 0.01) -> fs.AcceleratedSteps:
         """The run as FedSAGD's Theorem 4.1 sees it."""
-        return fs.Steps(
+        return fs.AcceleratedSteps(
             K=self.K, eta_l=self.eta_l, eta=self.eta_g, s=self.N, m=self.C, beta=beta, lam=lam, L=self.L
         )
