@@ -124,7 +124,6 @@ def _stability(method: str) -> Callable[[BoundParameters, Form], Bound]:
 
 
 _RUN = ("T", "K", "N", "beta")
-_INTERPOLATION = ("T", "K", "beta")
 _METHODS = tuple(row.method for row in fs.table_1(fs.StabilityRun(theta=1.0, eta_l=1e-3, K=1)))
 CATALOGUE: Mapping[str, CatalogueEntry] = {
     "beyond-4.7": CatalogueEntry(
@@ -151,19 +150,19 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
     "fedinit-4": CatalogueEntry("FedInit, Theorem 4: f − f* after T rounds, PL", _RUN, _theorem_4),
     "fedinit-6": CatalogueEntry(
         "FedInit, Theorem 6: mean ‖∇f‖² over T rounds, interpolation",
-        _INTERPOLATION,
+        _RUN,
         lambda k, form: fi.theorem_6(k.run, a=k.a, b=k.b, form=form),
     ),
     "fedinit-9": CatalogueEntry(
         "FedInit, Theorem 9: f − f* after T rounds, interpolation and PL",
-        _INTERPOLATION,
+        _RUN,
         lambda k, form: fi.theorem_9(k.run, mu=k.mu, a=k.a, b=k.b, form=form),
     ),
     "fedinit-12": CatalogueEntry("FedInit, Theorem 12: generalisation error, η = c/t", _RUN, _theorem_12),
     "fedinit-17": CatalogueEntry("FedInit, Theorem 17: mean divergence over T rounds", _RUN, _theorem_17),
     "fedinit-19": CatalogueEntry(
         "FedInit, Theorem 19: mean divergence over T rounds, interpolation",
-        _INTERPOLATION,
+        _RUN,
         lambda k, form: fi.theorem_19(k.run, a=k.a, b=k.b, form=form),
     ),
     "fedsagd-4.1": CatalogueEntry(

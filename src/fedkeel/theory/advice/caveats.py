@@ -43,13 +43,15 @@ def _steps(g: AdviceInputs) -> list[str]:
 def _relaxation(g: AdviceInputs) -> list[str]:
     found = []
     usual = abs(g.beta) if g.beta else 0.1
-    if usual >= fi.BETA_LIMIT:
+    first, apart = fi.beta_limit(g.N, g.C), fi.beta_limit_divergence(g.N, g.C)
+    interpolation = fi.beta_limit_interpolation(g.N, g.C)
+    if usual >= first:
         name = "the usual β = 0.1" if usual == 0.1 else f"β = {usual:g}"
-        inside = "inside" if usual < fi.BETA_LIMIT_INTERPOLATION else "outside"
+        inside = "inside" if usual < interpolation else "outside"
         found.append(
-            f"Relaxed initialisation: {name} lies outside Theorem 1's range |β| < 0.0842 and Theorem 17's "
-            f"|β| < 0.0727 ({inside} the 0.160 of the interpolation theorems); the gains reported in "
-            "practice are not covered."
+            f"Relaxed initialisation: {name} lies outside Theorem 1's range |β| < {first:#.3g} and Theorem "
+            f"17's |β| < {apart:#.3g} ({inside} the {interpolation:#.3g} of the interpolation theorems); the "
+            "gains reported in practice are not covered."
         )
     growth = usual * g.C / g.N
     if growth > 1:
