@@ -81,7 +81,9 @@ class BoundParameters:
     @property
     def walks(self) -> fs.StabilityRun:
         """The run of FedSAGD's Table 1."""
-        return fs.StabilityRun(theta=self.theta, eta_l=self.eta, K=self.K, T=self.T)
+        return fs.StabilityRun(
+            theta=self.theta, eta_l=self.eta, K=self.K, T=self.T, participation=self.N / self.C
+        )
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,9 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
     ),
     **{
         f"stability-{method.lower()}": CatalogueEntry(
-            f"FedSAGD, Table 1: ‖x_T − x_T'‖ of {method}, one client replaced", ("T", "K"), _stability(method)
+            f"FedSAGD, Table 1: ‖x_T − x_T'‖ of {method}, one client replaced",
+            ("T", "K", "N") if method == "FedDyn" else ("T", "K"),
+            _stability(method),
         )
         for method in _METHODS
     },

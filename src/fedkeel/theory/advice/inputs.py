@@ -70,13 +70,15 @@ class AdviceInputs:
 
     @property
     def theta(self) -> float:
-        """FedSAGD's Θ."""
-        return fs.theta(self.sigma_l2, self.sigma_g2, self.Phi)
+        """FedSAGD's Θ; at least the longest gradient met, for σ_g² is a mean over the clients here."""
+        return max(fs.theta(self.sigma_l2, self.sigma_g2, self.Phi), self.L_G)
 
     @property
     def stability_run(self) -> fs.StabilityRun:
         """The run as FedSAGD's Table 1 sees it."""
-        return fs.StabilityRun(theta=self.theta, eta_l=self.eta_l, K=self.K, T=self.T)
+        return fs.StabilityRun(
+            theta=self.theta, eta_l=self.eta_l, K=self.K, T=self.T, participation=self.N / self.C
+        )
 
     @property
     def sampling(self) -> fi.Sampling:

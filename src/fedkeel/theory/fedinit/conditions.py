@@ -31,7 +31,7 @@ def variance_conditions(
 ) -> tuple[Condition, ...]:
     """Theorems 1, 4, 17: the range of β, three limits of η, λ > 0, participation, the dropped product."""
     return (
-        _range(run, form, beta_limit(run.N, run.C, form), "√(r/M)", "κ_β", 141),
+        _range(run, form, beta_limit(run.N, run.C, form), "√(r/M)", of=("κ_β", 141)),
         at_most("η ≤ 1/(NKL)", run.eta, 1 / (run.N * run.K * run.L)),
         _descent_condition(run, form),
         at_most("η ≤ 1/(L√(6(K−1)(2K−1)))", run.eta, local_limit(run), "Lemma 21"),
@@ -48,7 +48,7 @@ def interpolation_conditions(
     positive("a", a)
     positive("b", b)
     return (
-        _range(run, form, beta_limit_interpolation(run.N, run.C, form), "√(r/(27p+4A))", "γ_β", 39),
+        _range(run, form, beta_limit_interpolation(run.N, run.C, form), "√(r/(27p+4A))", of=("γ_β", 39)),
         at_most("η ≤ 1/(aKL)", run.eta, 1 / (a * run.K * run.L)),
         at_most("η ≤ 1/(KL)", run.eta, 1 / (run.K * run.L)),
         at_most("η ≤ 1/(2aL√((2K−1)(K−1)))", run.eta, interpolation_limit(run, a), "Lemma 24"),
@@ -60,7 +60,7 @@ def interpolation_conditions(
 
 def divergence_range(run: RelaxedRun, form: Form = "repaired") -> Condition:
     """Theorem 17's own range of β."""
-    return _range(run, form, beta_limit_divergence(run.N, run.C, form), "√(r/(M+16aA))", "C_β", 189)
+    return _range(run, form, beta_limit_divergence(run.N, run.C, form), "√(r/(M+16aA))", of=("C_β", 189))
 
 
 def participation(run: RelaxedRun, form: Form = "repaired") -> tuple[Condition, ...]:
@@ -102,8 +102,9 @@ def interpolation_limit(run: RelaxedRun, a: float) -> float:
     return ratio(1, 2 * positive("a", a) * math.sqrt((2 * run.K - 1) * (run.K - 1)) * run.L)
 
 
-def _range(run: RelaxedRun, form: Form, limit: float, formula: str, symbol: str, factor: int) -> Condition:
+def _range(run: RelaxedRun, form: Form, limit: float, formula: str, *, of: tuple[str, int]) -> Condition:
     """The range of |β|, by its number where all clients take part and by its formula where some do."""
+    symbol, factor = of
     if printed(form) or run.N == run.C:
         why = f"{symbol} = 1/(1−{factor}β²) must be positive"
         return below(f"|β| < {limit:#.3g}", abs(run.beta), limit, why)
