@@ -174,13 +174,35 @@ def test_theorem_12_in_both_forms():
     printed = fi.theorem_12(SAMPLING, beta=0.25, L=2.0, U=3.0, sigma_l=6.0, form="as_printed")
     assert printed.constants["t0"] == pytest.approx(4)
     assert printed.value == pytest.approx(2 * 48 / 50)
-    # the two-term form at t0 = 4: 12·4/50 + 12·(16/4)/50
+    # whole rounds: at t0 = 5 the growth is e^{H_15 − H_3}, H_15 = 3.318229, H_3 = 11/6
     repaired = fi.theorem_12(SAMPLING, beta=0.25, L=2.0, U=3.0, sigma_l=6.0)
-    assert repaired.value == pytest.approx(48 / 50 + 48 / 50)
+    assert repaired.constants["t0"] == 5
+    assert repaired.value == pytest.approx((12 * 5 + 12 * math.exp(3.3182289932 - 11 / 6)) / 50)
     # without noise A = 0 and t0 = 0 is no round: repaired takes t0 = 1, 12·1/50
     assert fi.theorem_12(SAMPLING, beta=0.25, L=2.0, U=3.0, sigma_l=0.0, form="as_printed").value == 0
     quiet = fi.theorem_12(SAMPLING, beta=0.25, L=2.0, U=3.0, sigma_l=0.0)
     assert quiet.value == pytest.approx(12 / 50)
+
+
+def test_theorem_12_sums_from_the_round_before_t0():
+    """t0 = 2, T = 100, q = 1: Σ_{τ=1}^{99} 1/τ = 5.177 and e^5.177 = 177, where T/t0 is 50."""
+    # A = 2·6·3/2 = 18, NUK = 4000: t0 = 2 is best
+    s = replace(SAMPLING, T=100)
+    H_99 = math.fsum(1 / k for k in range(1, 100))
+    assert math.exp(H_99) == pytest.approx(177, abs=0.5)
+    bound = fi.theorem_12(s, beta=0.0, L=2.0, U=1000.0, sigma_l=6.0)
+    assert bound.constants["t0"] == 2
+    assert bound.terms["after t0"] == pytest.approx(18 * math.exp(H_99) / 50)
+    # t0 = 1: the first round has the rate c, so one more 1 in the sum
+    early = fi.theorem_12(s, beta=0.0, L=2.0, U=3000.0, sigma_l=6.0)
+    assert early.constants["t0"] == 1
+    assert early.terms["after t0"] == pytest.approx(18 * math.exp(1 + H_99) / 50)
+
+
+def test_minibatches_meet_a_sample_more_often():
+    args = {"beta": 0.0, "L": 2.0, "U": 3.0, "sigma_l": 0.0}
+    one, four = (fi.theorem_12(replace(SAMPLING, B=B), **args).value for B in (1, 4))
+    assert four == pytest.approx(4 * one)
 
 
 def test_theorem_12_needs_a_beta_that_shrinks():
@@ -195,27 +217,54 @@ def test_theorem_12_needs_a_beta_that_shrinks():
     assert [c.name for c in negative.violated] == ["β ≥ 0"]
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_theorem_15(form):
+def test_theorem_15_in_both_forms():
     s = replace(SAMPLING, T=3)
     betas = [0.1, 0.1, 0.05, 0.1 / 3]
     # abcL_G²K/(2β⁰CS) = 1.5·2·0.25·9·2/(0.2·50)
-    bound = fi.theorem_15(s, betas=betas, a=1.5, b=2.0, form=form)
-    assert bound.value == pytest.approx(math.exp(2 * (0.15 + 0.1 / 3)) * 13.5 / 10)
-    assert bound.holds
+    printed = fi.theorem_15(s, betas=betas, a=1.5, b=2.0, L=2.0, form="as_printed")
+    assert printed.value == pytest.approx(math.exp(2 * (0.15 + 0.1 / 3)) * 13.5 / 10)
+    assert printed.holds
+    # repaired: φ(t) = (1 + 0.5/t)², source 2abL_G/(CSL) = 2·9/100; δ ← φ(1+2β)δ + (φ−1)·source
+    delta = 1.25 * 0.18
+    for t, beta in ((1, 0.1), (2, 0.05), (3, 0.1 / 3)):
+        phi = (1 + 0.5 / t) ** 2
+        delta = phi * (1 + 2 * beta) * delta + (phi - 1) * 0.18
+    assert fi.stability_distance(s, betas=betas, L=2.0, spread=9.0) == pytest.approx(delta)
+    repaired = fi.theorem_15(s, betas=betas, a=1.5, b=2.0, L=2.0)
+    assert repaired.value == pytest.approx(3 * delta)
+    assert repaired.holds
+    # FedAvg, β = 0, where the printed form divides by zero
+    assert fi.theorem_15(s, betas=[0.0] * 4, a=1.5, b=2.0, L=2.0).value < repaired.value
+    late = fi.theorem_15(replace(s, c=500.0, K=500, T=1), betas=[0.1] * 2, a=1.5, b=2.0, L=2e4)
+    assert (late.value, late.violated[0].name) == (math.inf, "growth < ∞")
+
+
+def test_the_repaired_theorem_15_covers_a_loss_that_reaches_its_lemmas():
+    """f(w, z) = z·w − Lw²/2 on one client of one sample: each step adds η(z − z̃) and grows by 1 + ηL."""
+    s = fi.Sampling(N=1, C=1, S=1, K=3, T=20, c=0.1, L_G=1.0)
+    w = other = 0.0
+    for t in range(21):
+        for _ in range(3):
+            rate = 0.1 / max(t, 1)
+            w, other = w - rate * (1.0 - 2.0 * w), other - rate * (-1.0 - 2.0 * other)
+    distance = fi.stability_distance(s, betas=[0.0] * 21, L=2.0, spread=1.0)
+    assert abs(w - other) == pytest.approx(distance)
+    printed = fi.theorem_15(s, betas=[1e-9] * 21, a=1.0, b=1.0, L=2.0, form="as_printed")
+    assert printed.terms["stability"] * 2e-9 < distance  # its K·c/(CS) alone
 
 
 def test_theorem_15_names_a_bad_schedule():
     s = replace(SAMPLING, T=3)
-    fast = fi.theorem_15(s, betas=[0.1, 0.1, 0.025, 0.00625], a=1, b=1)
+    given = {"a": 1, "b": 1, "L": 2.0, "form": "as_printed"}
+    fast = fi.theorem_15(s, betas=[0.1, 0.1, 0.025, 0.00625], **given)
     assert [(c.name, round(c.factor, 6)) for c in fast.violated] == [("η_t/β^t does not grow", 2.666667)]
-    rising = fi.theorem_15(s, betas=[0.1, 0.1, 0.1, 0.2], a=1, b=1)
+    rising = fi.theorem_15(s, betas=[0.1, 0.1, 0.1, 0.2], **given)
     assert rising.violated[0].name == "β^t decays"
-    none = fi.theorem_15(s, betas=[0.0] * 4, a=1, b=1)
+    none = fi.theorem_15(s, betas=[0.0] * 4, **given)
     assert none.value == math.inf
     assert none.violated[0].name == "β^0 > 0"
     with pytest.raises(ValueError, match="betas has 2 entries: give T"):
-        fi.theorem_15(s, betas=[0.1, 0.1], a=1, b=1)
+        fi.theorem_15(s, betas=[0.1, 0.1], **given)
 
 
 def test_excess_risk_adds_up():
@@ -464,9 +513,9 @@ def test_generalisation_is_never_nan_and_beta_zero_is_the_worst(s, beta, L, sigm
 @given(samplings, st.floats(1e-3, 1), forms)
 def test_theorem_15_is_never_nan(s, beta, form):
     betas = [beta / max(t, 1) for t in range(s.T + 1)]
-    bound = fi.theorem_15(s, betas=betas, a=1.0, b=1.0, form=form)
+    bound = fi.theorem_15(s, betas=betas, a=1.0, b=1.0, L=1.0, form=form)
     assert not math.isnan(bound.value)
-    assert bound.holds
+    assert bound.holds == math.isfinite(bound.value) or form == "as_printed"
     assert bound.constants["sum_beta"] >= beta * math.log(s.T + 1)  # no schedule that fits has a bounded sum
 
 
@@ -524,14 +573,13 @@ def test_theorem_12_as_printed_says_when_t0_is_no_round():
     assert factor(early.conditions, "t0 ≥ 1") == pytest.approx(2)
     late = fi.theorem_12(SAMPLING, sigma_l=6 * 64, **args)
     assert factor(late.conditions, "t0 ≤ T") == pytest.approx(2)
-    # repaired stays at t0 = T: NUK·16/50 + A/50 with A = 12·64
-    assert fi.theorem_12(SAMPLING, sigma_l=6 * 64, **args | {"form": "repaired"}).value == pytest.approx(
-        (12 * 16 + 12 * 64) / 50
-    )
+    # repaired stays at t0 = T: NUK·16/50 + A·e^{1/15}/50 with A = 12·64
+    stays = fi.theorem_12(SAMPLING, sigma_l=6 * 64, **args | {"form": "repaired"})
+    assert stays.value == pytest.approx((12 * 16 + 12 * 64 * math.exp(1 / 15)) / 50)
 
 
 def test_theorem_15_divides_by_the_first_beta_only():
-    ends = fi.theorem_15(replace(SAMPLING, T=1), betas=[0.1, 0.0], a=1, b=1)
+    ends = fi.theorem_15(replace(SAMPLING, T=1), betas=[0.1, 0.0], a=1, b=1, L=1.0, form="as_printed")
     assert ends.value == pytest.approx(0.25 * 9 * 2 / (0.2 * 50))
     assert [c.name for c in ends.violated] == ["η_t/β^t does not grow"]
 

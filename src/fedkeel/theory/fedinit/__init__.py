@@ -37,6 +37,7 @@ from fedkeel.theory.fedinit.generalisation import (
     Sampling,
     beta_limit_at,
     excess_risk,
+    stability_distance,
     theorem_12,
     theorem_15,
 )
@@ -123,6 +124,7 @@ __all__ = [
     "recursion",
     "relaxation",
     "sigma",
+    "stability_distance",
     "step_limit",
     "step_theorem_1",
     "step_theorem_4",
