@@ -5,9 +5,9 @@ one client; δ is the mean distance of the two runs' local models, the δ_k^t of
 
     δ_{k+1} ≤ (1 + ηL)δ_k + 2ηs/(CS)  within a round,     δ_0^t ≤ (1 + 2β)δ_K^{t−1}  between two,
 
-where 2s bounds the difference of two samples' gradients at one model: s = σ_l in Theorem 12, abL_G in Theorem
-15. The paper's σ_l is a standard deviation, which bounds that difference on average only; for a guarantee give
-the largest distance of a sample's gradient from its client's.
+where 2s bounds the difference of two samples' gradients at one model: s is σ_l in Theorem 12, abL_G in
+Theorem 15. The paper's σ_l is a standard deviation, which bounds that difference on average only; for a
+guarantee give the largest distance of a sample's gradient from its client's.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fedkeel.theory.numeric import exp, expm1, harmonic, power
 class Sampling:
     """N of C clients per round, S samples each, K local steps, T rounds, the rate c of η = c/t.
 
-    ``L_G`` is the Lipschitz constant of the loss at the end of the run, ``B`` the samples of a local step (one
+    ``L_G`` is the Lipschitz constant of the loss at the end of the run; a local step takes ``B`` samples (one
     in the paper; a step of B meets a given sample B times as often, and moves by 1/B of it).
     """
 
