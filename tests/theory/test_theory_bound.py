@@ -24,6 +24,13 @@ def test_a_condition_says_by_how_much_it_is_missed():
     assert str(at_most("η ≤ 1/L", 0.1, 0.3, "why")).startswith("η ≤ 1/L: holds (0.1 against 0.3; why)")
 
 
+def test_a_near_miss_is_not_a_factor_of_one():
+    assert str(below("N < C", 10, 10)) == "N < C: violated, equal is not enough (10 against 10)"
+    assert at_most("", 1.0004, 1).verdict == "violated by 0.04 %"
+    assert at_most("", 1.02, 1).verdict == "violated by a factor 1.02"
+    assert above("", -1, 0).verdict == "violated"
+
+
 @pytest.mark.parametrize(
     ("condition", "holds", "factor"),
     [

@@ -9,6 +9,7 @@ from fedkeel.theory import beyond_smoothness as bs
 from fedkeel.theory import fedinit as fi
 from fedkeel.theory import fedsagd as fs
 from fedkeel.theory.advice.inputs import AdviceInputs
+from fedkeel.theory.conditions import violated
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Limit:
         """Whether the run's own value is within, and by which factor it is not."""
         if abs(self.own) <= self.limit:
             return "holds"
-        return f"violated by a factor {abs(self.own) / self.limit:.3g}" if self.limit > 0 else "violated"
+        return violated(abs(self.own) / self.limit if self.limit > 0 else math.inf)
 
 
 def local_limits(g: AdviceInputs) -> tuple[Limit, ...]:
