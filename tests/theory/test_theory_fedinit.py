@@ -678,3 +678,20 @@ def test_one_step_asks_lemma_25_for_a_smaller_rate():
     missed = fi.lemma_25(run, state, a=1.0, b=1.0).violated
     assert [(c.name, round(c.factor, 3)) for c in missed] == [("η ≤ 0.48/(aL)", 1.042)]
     assert fi.lemma_25(run, state, a=1.0, b=1.0, form="as_printed").holds
+
+
+def test_the_worst_participation_of_remark_13():
+    # cKL = 3, q = ¾: C^q/C·(TK)^q/S = 16^{−¼}·81^¾/5; printed 16^{−¾}/5
+    args = {"C": 16, "S": 5, "K": 3, "T": 27, "c": 0.5, "L": 2.0}
+    assert fi.worst_participation(**args) == pytest.approx(27 / 2 / 5)
+    assert fi.worst_participation(**args, form="as_printed") == pytest.approx(1 / 8 / 5)
+    fewer = fi.table_3(N=4, **args)["FedAvg"].error
+    assert fewer < fi.worst_participation(**args)
+
+
+@pytest.mark.parametrize("table_8", fi.TABLE_8)
+def test_the_speed_ratios_of_table_8_follow_from_its_rounds_and_seconds(table_8):
+    first = table_8[0]
+    for row in table_8:
+        assert fi.speed_ratio(first.rounds, row.rounds) == pytest.approx(row.rounds_ratio, abs=0.012)
+        assert fi.speed_ratio(first.seconds, row.seconds) == pytest.approx(row.seconds_ratio, abs=0.012)

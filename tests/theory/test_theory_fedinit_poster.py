@@ -3,10 +3,13 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from simulated import one_hessian, run
 
+import fedkeel as fk
 from fedkeel.theory.fedinit import RelaxedRun, Sampling, poster
 
 
@@ -96,3 +99,35 @@ def test_the_cost_table_is_the_posters():
         "FedAvg": (1, 1, 1), "FedAdam": (1, 1, 1), "FedSAM": (1, 2, 2), "SCAFFOLD": (2, 1, 3),
         "FedDyn": (1, 1, 3), "FedCM": (2, 1, 2), "FedInit": (1, 1, 1),
     }  # fmt: skip
+
+
+def test_the_posters_unbiased_start():
+    """(1/N)Σ w_{i,0} = w holds when all take part; a cohort of stale copies starts up to |β|√Δ away."""
+    some = replace(RUN, N=1, C=2)
+    assert poster.start_bias(some, delta=4.0).value == pytest.approx(0.05 * 2)
+    claimed = poster.start_bias(some, delta=4.0, form="as_printed")
+    assert (claimed.value, claimed.guaranteed) == (0, math.inf)
+    assert poster.start_bias(replace(RUN, N=100), delta=4.0).guaranteed == 0
+    assert poster.start_bias(replace(some, beta=0.0), delta=4.0, form="as_printed").guaranteed == 0
+
+
+def test_the_mean_start_of_a_run_is_biased_under_partial_participation():
+    rng = np.random.default_rng(0)
+    problem = one_hessian(rng, C=4, d=2)
+    work, beta = fk.Work(steps=2, lr=0.1), 0.3
+    for cohort in (4, 2):
+        trace = run(problem, fk.FedInit(beta), rounds=6, cohort=cohort, work=work)
+        for t in range(1, 6):
+            last = np.array([last_end(trace, t, i, problem.start) for i in range(4)])
+            x = trace.models[t]
+            starts = beta * (x - last)
+            bias = float(np.linalg.norm(starts.mean(axis=0)))
+            delta = float(((last - x) ** 2).sum(axis=1).mean())
+            state = replace(RUN, beta=beta, N=cohort, C=4)
+            assert bias <= poster.start_bias(state, delta=delta).guaranteed + 1e-12
+        assert (bias > 1e-3) == (cohort < 4)
+
+
+def last_end(trace, t, i, start):
+    memory = trace.memories[t - 1].get(i)
+    return start if memory is None else memory.last.numpy()

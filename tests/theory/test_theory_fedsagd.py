@@ -2,11 +2,15 @@
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from simulated import Problem, run
 
+import fedkeel as fk
 from fedkeel.theory import fedsagd as fs
 
 
@@ -341,3 +345,27 @@ def test_default_coefficients_are_those_of_the_methods():
         prox_lam=0.01, dyn_lam=0.1, lnag_beta=0.9, adam_tau=1e-3, adam_eta_g=0.1, cm_eta_g=1.0,
         anag_beta=0.9, acg_lam=0.85, sagd_beta=0.9, sagd_lam=0.01, sagd_mu=0.001,
     )  # fmt: skip
+
+
+def test_equations_4_and_5_are_what_fedsagd_does():
+    """Linear losses, two clients: moves by (4), and z of (5) moves by −ηη_l/(1−α'β)·Ḡ alone (Lemma D.7)."""
+    steps = fs.AcceleratedSteps(K=3, eta_l=0.1, eta=1.0, s=2, m=2, beta=0.6, lam=0.5, L=1.0)
+    gradients = np.array([[1.0, -2.0], [0.5, 3.0]])
+    clients = tuple((g[None], np.zeros(1)) for g in gradients)
+    problem = Problem("linear", clients, np.array([0.3, -0.1]))
+    method = fk.FedSAGD(beta=0.6, lam=0.5, mu=0.0)
+    trace = run(problem, method, rounds=5, cohort=2, work=fk.Work(steps=3, lr=0.1))
+    mean = [gradients.mean(axis=0)] * 3
+    G = np.array(fs.weighted_gradient(steps, mean))
+    v, x = np.zeros(2), trace.models
+    for t in range(5):
+        move = np.array(fs.local_move(steps, mean, v))
+        assert x[t + 1] - x[t] == pytest.approx(move)
+        v = 0.6 / 1.6 * v - move / (1.6 * 0.3)
+    z = [x[0], *(np.array(fs.auxiliary_point(steps, x[t], x[t - 1], G)) for t in range(1, 6))]
+    for before, after in pairwise(z):
+        assert after - before == pytest.approx(-0.1 / steps.room * G)
+    with pytest.raises(ValueError, match="gradients has 2 entries: give K = 3"):
+        fs.local_move(steps, mean[:2], v)
+    with pytest.raises(ValueError, match="z needs a value below 1"):
+        fs.auxiliary_point(replace(steps, beta=2.0, lam=0.0), x[1], x[0], G)

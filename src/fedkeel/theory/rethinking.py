@@ -127,7 +127,7 @@ def suboptimality(
 ) -> Bound:
     """D_T of equation (4) for C_0..C_{T−1}: a bound on the mean of ℓ(θ^t) − ℓ(θ*) over T rounds.
 
-    The proof takes θ_k for the exact minimiser of a client's regularised loss, and h_k for its gradient there:
+    The proof takes θ_k for the exact minimiser of a client's regularised loss and h_k for its gradient there:
     ``residual`` is the largest ‖∇L_k(θ_k) − h_k‖ after a turn (None: not known), zero up to rounding where
     local work is long enough. Before a client's first turn h_k is 0, so its share of C_t is ‖∇L_k(θ*)‖².
     """

@@ -60,7 +60,9 @@ from fedkeel.theory.fedinit.participation import (
 )
 from fedkeel.theory.fedinit.tables import (
     TABLE_2,
+    TABLE_8,
     RateRow,
+    SpeedRow,
     StabilityOrder,
     rate_theorem_1,
     rate_theorem_4,
@@ -69,11 +71,13 @@ from fedkeel.theory.fedinit.tables import (
     rate_theorem_17,
     rate_theorem_17_pl,
     rate_theorem_19,
+    speed_ratio,
     step_theorem_1,
     step_theorem_4,
     step_theorem_6,
     step_theorem_9,
     table_3,
+    worst_participation,
 )
 
 __all__ = [
@@ -81,11 +85,13 @@ __all__ = [
     "BETA_LIMIT_DIVERGENCE",
     "BETA_LIMIT_INTERPOLATION",
     "TABLE_2",
+    "TABLE_8",
     "DivergenceRecursion",
     "RateRow",
     "RelaxedRun",
     "RoundState",
     "Sampling",
+    "SpeedRow",
     "StabilityOrder",
     "beta_limit",
     "beta_limit_at",
@@ -124,6 +130,7 @@ __all__ = [
     "recursion",
     "relaxation",
     "sigma",
+    "speed_ratio",
     "stability_distance",
     "step_limit",
     "step_theorem_1",
@@ -140,5 +147,6 @@ __all__ = [
     "theorem_17",
     "theorem_19",
     "variance_conditions",
+    "worst_participation",
     "zeta",
 ]

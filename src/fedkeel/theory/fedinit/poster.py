@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from fedkeel.theory.bound import Bound, Form, assemble, choose, printed
 from fedkeel.theory.checks import count, finite, nonnegative, positive
-from fedkeel.theory.conditions import above
+from fedkeel.theory.conditions import above, at_least
 from fedkeel.theory.fedinit.constants import RelaxedRun
 from fedkeel.theory.fedinit.generalisation import Sampling
 from fedkeel.theory.numeric import exp, power
@@ -88,6 +88,20 @@ def stability_rate(*, S: int, K: int, T: int, c: float, L: float, form: Form = "
     KT, q = count("K", K) * count("T", T), x / (1 + x)
     printed = 1 / count("S", S) + power(K / T, 1 / (1 + x))
     return choose(form, printed, power(KT, q) / S + power(K, q) / power(T, 1 - q))
+
+
+def start_bias(run: RelaxedRun, *, delta: float, form: Form = "repaired") -> Bound:
+    """How far the mean start of a cohort lies from the model, as √E‖mean w_{i,0} − w‖².
+
+    "Its global expectation is still unbiased", says the poster: 0. That is so when all clients take part, for
+    then the mean of their last models is the model. Repaired: at most |β|√Δ, reached where all stale copies
+    lie on one side; ``delta`` is Δ^t.
+    """
+    everyone = run.N == run.C or run.beta == 0
+    offset = abs(run.beta) * math.sqrt(nonnegative("delta", delta))
+    value = 0.0 if printed(form) or everyone else offset
+    conditions = (at_least("all clients take part", run.N, run.C),) if printed(form) and run.beta else ()
+    return assemble(f"poster, mean start ({form})", {"offset": value}, conditions, {"beta": run.beta})
 
 
 @dataclass(frozen=True)

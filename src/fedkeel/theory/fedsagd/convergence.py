@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedkeel.theory.bound import Bound, Form, assemble, printed
 from fedkeel.theory.checks import count, nonnegative, positive
 from fedkeel.theory.conditions import Condition, at_most, below
 from fedkeel.theory.numeric import geometric, ratio
+
+Vector = Sequence[float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +46,41 @@ class AcceleratedSteps:
     def room(self) -> float:
         """1 − α'β with α' = α/K."""
         return 1 - self.alpha / self.K * self.beta
+
+
+def local_move(steps: AcceleratedSteps, gradients: Sequence[Vector], v: Vector) -> list[float]:
+    """Equation (4), what a client moves: −η_l·Σ_k α_k g̃_k − αβη_l·v, with α_k = (1−η_lλ)^{K−1−k}.
+
+    g̃_k is the gradient with the decay μ·y_k; ``gradients`` has K of them.
+    """
+    if len(gradients) != steps.K:
+        raise ValueError(f"gradients has {len(gradients)} entries: give K = {steps.K}, one per local step")
+    weighted = weighted_gradient(steps, gradients)
+    pairs = zip(weighted, v, strict=True)
+    return [-steps.eta_l * (g + steps.alpha * steps.beta * momentum) for g, momentum in pairs]
+
+
+def weighted_gradient(steps: AcceleratedSteps, gradients: Sequence[Vector]) -> list[float]:
+    """G = Σ_k α_k g̃_k, a client's gradients as its move contains them."""
+    factors = [(1 - steps.eta_l * steps.lam) ** (steps.K - 1 - k) for k in range(len(gradients))]
+    return [
+        math.fsum(a * x for a, x in zip(factors, entry, strict=True))
+        for entry in zip(*gradients, strict=True)
+    ]
+
+
+def auxiliary_point(steps: AcceleratedSteps, x: Vector, before: Vector, mean_gradient: Vector) -> list[float]:
+    """Equation (5): z_t = [(1+β)x_t − βγx_{t−1} + βηη_l·Ḡ_{t−1}]/(1−α'β), γ = 1 + α'; z_0 = x_0.
+
+    Ḡ_{t−1} is the cohort's mean of ``weighted_gradient`` in the round before. z moves like plain SGD:
+    z_{t+1} − z_t = −ηη_l/(1−α'β)·Ḡ_t (Lemma D.7), whatever the momentum does.
+    """
+    if steps.room <= 0:
+        raise ValueError(f"alpha'·beta is {1 - steps.room:g}: z needs a value below 1")
+    past = steps.beta * (1 + steps.alpha / steps.K)
+    step = steps.beta * steps.eta * steps.eta_l
+    entries = zip(x, before, mean_gradient, strict=True)
+    return [((1 + steps.beta) * now - past * then + step * g) / steps.room for now, then, g in entries]
 
 
 def local_step_limit(L: float, K: int) -> float:
