@@ -19,7 +19,7 @@ from fedkeel.errors import ConfigError
 from fedkeel.streams import Stream
 from fedkeel.studies.constants import Effort, frontier, study
 from fedkeel.studies.constants.landscape import ClientLoss, LossLandscape, gaussian, power_iteration
-from fedkeel.studies.constants.measurements import measure_gradients, measure_noise
+from fedkeel.studies.constants.measurements import measure_gradients, measure_noise, measure_samples
 from fedkeel.studies.constants.programs import lowest, tightest
 
 SMALL = Effort(rounds=6, points=3, close=2, draws=4)
@@ -192,7 +192,58 @@ def test_minibatch_noise_is_the_variance_of_drawing_without_replacement():
     )
 
 
-def test_a_survey_is_the_mean_and_spread_of_the_clients_gradients():
+def test_interpolation_a_is_of_every_sample_and_not_of_their_mean_square():
+    """Assumption 4 bounds ‖g_z‖ for every sample z; E‖g‖² is smaller."""
+    data = scattered(samples=6)
+    land = landscape(data, fk.Work(steps=1, batch_size=1))
+    w = np.array([0.3, -0.2, 0.5])
+    loss = ClientLoss(land, 1, land.point(torch.from_numpy(w), torch.zeros(0)))
+    x, y = data[1]
+    each = (x @ w - y)[:, None] * x
+    lengths, apart = (each**2).sum(1), ((each - each.mean(0)) ** 2).sum(1)
+    found = measure_samples(loss, 6, Stream(0))
+    assert found == pytest.approx((lengths.max(), apart.max(), (each.mean(0) ** 2).sum(), 6))
+    assert lengths.max() > 1.5 * lengths.mean()
+    few = measure_samples(loss, 2, Stream(0))  # the one with the largest loss, and one more
+    assert few.count == 2
+    assert few.longest2 >= lengths[np.argmax((x @ w - y) ** 2)] * (1 - 1e-12)
+
+
+def test_the_study_takes_a_from_single_samples_and_one_without_noise():
+    task, federation = linear(scattered(samples=6))
+    noisy, quiet = (
+        study(
+            task,
+            federation,
+            fk.FedAvg(),
+            cohort=3,
+            work=fk.Work(steps=1, lr=0.01, batch_size=batch),
+            effort=Effort(rounds=2, points=2, close=3, draws=30, single=6),
+        )
+        for batch in (3, None)
+    )
+    data = scattered(samples=6)
+    start = max(
+        float(np.linalg.norm(y[:, None] * x, axis=1).max() / np.linalg.norm((y[:, None] * x).mean(0)))
+        for x, y in data
+    )
+    assert noisy["interpolation_a"] >= start * (1 - 1e-6)
+    assert noisy.estimates["interpolation_a"].samples == 2 * 3 * 6
+    assert quiet["interpolation_a"] == 1
+    assert quiet["sample_gradient"] == pytest.approx(noisy["sample_gradient"], rel=0.2)
+
+
+def test_mu_is_the_polyak_lojasiewicz_constant_of_the_pilot(quadratic):
+    """On quadratics with f* = 0, ‖∇f‖² ≥ 2λ_min·f, and late models come close to equality."""
+    data, found = quadratic
+    bottom = np.linalg.eigvalsh(np.mean(hessians(data), axis=0))[0]
+    assert found["mu"] == pytest.approx(2 * bottom, rel=0.02)
+    assert found["mu"] >= 2 * bottom * (1 - 1e-9)
+    assert found["mu"] == pytest.approx(found["tau1"] ** 2)
+    assert found.estimates["mu"].high >= found["mu"]
+
+
+def test_a_measurement_is_the_mean_and_spread_of_the_clients_gradients():
     data = scattered()
     land = landscape(data, fk.Work(steps=1))
     w = np.array([0.3, -0.2, 0.5])

@@ -108,6 +108,18 @@ def test_theory_and_practice_part_where_the_issue_says():
     assert "averages 0.25 here" in "\n".join(advice.caveats(but(dropped=0.25)))
 
 
+def test_with_mu_the_adviser_has_theorems_4_and_9():
+    names = [check.theorem for check in advice.theorem_checks(but(mu=0.5))]
+    assert {"Theorem 4", "Theorem 9"} <= set(names)
+    assert not {"Theorem 4", "Theorem 9"} & {check.theorem for check in advice.theorem_checks(BASE)}
+
+
+def test_theorem_12_takes_the_spread_of_single_samples():
+    g = but(sample_spread=2.0, sample_gradient=5.0, B=4)
+    assert (g.spread, g.sampling.L_G, g.sampling.B) == (2.0, 5.0, 4)
+    assert (BASE.spread, BASE.sampling.L_G) == (pytest.approx(math.sqrt(0.1)), 2.0)
+
+
 def test_every_verdict_says_holds_or_by_how_much_not():
     for verdict in advice.theorem_checks(BASE):
         assert not math.isnan(verdict.value)

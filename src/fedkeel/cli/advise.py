@@ -163,11 +163,23 @@ def _inputs(
             eta_g=server,
             beta=0.1 if chosen is None else chosen,
             epsilon=found.start_loss / 10 if epsilon is None else epsilon,
+            mu=found["mu"] if found["mu"] > 0 else None,
             dropped=None if found.along is None or relaxation is None else relaxation * found.along,
+            dropped_largest=_largest_dropped(found, relaxation),
+            B=min(experiment.work.batch_size or found.samples, found.samples),
+            sample_gradient=found["sample_gradient"],
+            sample_spread=found["sample_spread"],
             dyn_alpha=alpha,
         )
     except ValueError as problem:
         raise ConfigError(f"the theorems cannot take these constants: {problem}") from None
+
+
+def _largest_dropped(found: Findings, relaxation: float | None) -> float | None:
+    """Return the largest β⟨∇f, x − mean w_i⟩ of the pilot's models, None where it was not measured."""
+    if relaxation is None or not found.along_each:
+        return None
+    return max(relaxation * along for along in found.along_each)
 
 
 def _parameters(experiment: Experiment) -> tuple[float, float | None]:

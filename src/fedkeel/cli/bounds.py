@@ -141,7 +141,9 @@ def _from_advice(file: Path) -> dict[str, float]:
         table = json.loads(file.read_text())
         run, found = table["run"], {name: one["value"] for name, one in table["constants"].items()}
         numbers = {name: run[name] for name in ("T", "K", "N", "C", "S", "beta", "eta_g", "epsilon", "theta")}
-        numbers |= {name: found[name] for name in ("L", "sigma_l2", "sigma_g2", "L_G", "U", "tau1", "tau2")}
+        numbers |= {
+            name: found[name] for name in ("L", "sigma_l2", "sigma_g2", "L_G", "U", "mu", "tau1", "tau2")
+        }
         numbers["D"] = table["constants"]["D"]["high"]
         numbers |= {f"semi_{name}": found[name] for name in ("a", "b", "alpha", "beta")}
         numbers |= {"a": found["interpolation_a"], "b": found["interpolation_b"]}

@@ -34,6 +34,7 @@ _SYMBOLS = {
     "Phi": "Φ",
     "D": "D",
     "U": "U",
+    "mu": "μ (PL)",
     "tau1": "τ1",
     "tau2": "τ2",
     "a": "a",
@@ -42,6 +43,8 @@ _SYMBOLS = {
     "beta": "β",
     "interpolation_a": "a (FedInit)",
     "interpolation_b": "b (FedInit)",
+    "sample_gradient": "‖g_z‖",
+    "sample_spread": "‖g_z − ∇f_i‖",
     "G2": "G² (poster)",
     "B2": "B² (poster)",
 }

@@ -15,7 +15,7 @@ from fedkeel.sampling import Population
 from fedkeel.streams import Stream
 from fedkeel.studies.constants.estimate import Estimate, largest, smallest
 from fedkeel.studies.constants.fit import Fit, fit
-from fedkeel.studies.constants.measurements import GradientMeasurement, MinibatchNoise
+from fedkeel.studies.constants.measurements import GradientMeasurement, MinibatchNoise, SampleGradients
 from fedkeel.studies.constants.notes import PilotFacts, notes
 from fedkeel.studies.constants.pairs import Pair, Quotients, quotients
 from fedkeel.studies.constants.pilot import Trajectory
@@ -27,6 +27,7 @@ class Measurements(NamedTuple):
 
     gradients: Sequence[GradientMeasurement]
     noises: Sequence[Sequence[MinibatchNoise]]
+    singles: Sequence[Sequence[SampleGradients]]
     curvatures: Sequence[Sequence[float]]
     pairs: Sequence[Pair]
     steepness: Sequence[Sequence[float]]
@@ -38,8 +39,10 @@ class Findings:
     """The constants of the clients' losses along and around a pilot.
 
     `estimates` has L (the larger of `L_power` and `L_pairs`), L_G, sigma_l2, sigma_g2, D, U, Phi (largest
-    ‖∇f‖²), tau1, tau2, FedInit's interpolation_a and interpolation_b, the poster's G2 and B2, and of `fit`
-    a, b, alpha, beta. `K` is the most local steps a client takes, `samples` their mean number of samples.
+    ‖∇f‖²), mu (PL), tau1, tau2, FedInit's interpolation_a and interpolation_b, sample_gradient and
+    sample_spread (of single samples), the poster's G2 and B2, and of `fit` a, b, alpha, beta. `along` is the
+    mean of ⟨∇f, x − mean w_i⟩ over the pilot's models (`along_each`) for relaxed methods. `K` is the most
+    local steps a client takes, `samples` their mean number of samples.
     """
 
     estimates: dict[str, Estimate]
@@ -53,6 +56,7 @@ class Findings:
     losses: tuple[tuple[int, float], ...]
     tau1_by_round: tuple[tuple[int, float], ...]
     along: float | None
+    along_each: tuple[float, ...]
     notes: tuple[str, ...]
 
     def __getitem__(self, name: str) -> float:
@@ -89,6 +93,7 @@ def conclude(
     quotient_samples = quotients(found.pairs)
     estimates = _smoothness(found, quotient_samples) | _gradient_sizes(found) | _interpolation(found)
     by_round = _steepness(rounds, found.gradients)
+    estimates["mu"] = _polyak(found.gradients)
     estimates["tau1"] = smallest([[r] for _, r in by_round], "smallest ‖∇f‖/√f of the pilot's models")
     least = 1e-24 * found.gradients[0].loss
     steep = [
@@ -126,8 +131,19 @@ def conclude(
         losses=losses,
         tau1_by_round=by_round,
         along=sum(along) / len(along) if along else None,
+        along_each=tuple(along),
         notes=notes(facts, path.problem),
     )
+
+
+def _polyak(gradients: Sequence[GradientMeasurement]) -> Estimate:
+    """Return μ of μ(f − f*) ≤ ‖∇f‖² with f* = 0, the lowest a loss can be; a higher f* gives a larger μ."""
+    first, best = gradients[0].loss, min(s.loss for s in gradients)
+    safe = [s.gradient2 / s.loss for s in gradients if s.loss > 1e-24 * first]
+    above = [s.gradient2 / (s.loss - best) for s in gradients if s.loss - best > 1e-9 * first]
+    how = "smallest ‖∇f‖²/f of the pilot's models (f* = 0); to: with f* the pilot's lowest loss"
+    value = min(safe, default=0.0)
+    return Estimate(value, value, max(value, min(above, default=value)), len(gradients), how)
 
 
 def _steepness(
@@ -186,7 +202,9 @@ def _gradient_sizes(found: Measurements) -> dict[str, Estimate]:
 
 
 def _interpolation(found: Measurements) -> dict[str, Estimate]:
-    noises = [[_root(n.square, n.gradient2) for n in group] for group in found.noises]
+    singles, noisy = found.singles, any(n.draws for group in found.noises for n in group)
+    ratios = [[_root(one.longest2, one.gradient2) if noisy else 1.0 for one in group] for group in singles]
+    alike = "largest ‖g_z‖/‖∇f_i‖ of a sample" if noisy else "every step takes all of a client's data"
     apart = [[_root(x, s.gradient2) for x in s.gradients2] for s in found.gradients]
     own = np.array([s.gradient2 for s in found.gradients])
     mean = np.array([s.square for s in found.gradients])
@@ -195,11 +213,26 @@ def _interpolation(found: Measurements) -> dict[str, Estimate]:
     plain = float(np.max(mean))
     ratio = float(np.max(mean / np.maximum(own, 1e-300)))
     return {
-        "interpolation_a": largest(noises, "largest √(E‖g_i‖²/‖∇f_i‖²)"),
+        "interpolation_a": _counted(largest(ratios, alike), singles),
+        "sample_gradient": _counted(
+            largest([[one.longest2**0.5 for one in group] for group in singles], "longest ‖g_z‖ of a sample"),
+            singles,
+        ),
+        "sample_spread": _counted(
+            largest(
+                [[one.apart2**0.5 for one in group] for group in singles], "largest ‖g_z − ∇f_i‖ of a sample"
+            ),
+            singles,
+        ),
         "interpolation_b": largest(apart, "largest ‖∇f_i‖/‖∇f‖"),
         "G2": Estimate(pair.q, 0.0, plain, len(own), f"{how}; spread: with B² from its largest to 1"),
         "B2": Estimate(pair.p, 1.0, max(ratio, pair.p), len(own), f"{how}; spread: 1 to its value at G² = 0"),
     }
+
+
+def _counted(one: Estimate, singles: Sequence[Sequence[SampleGradients]]) -> Estimate:
+    """Return an estimate with the number of samples behind it."""
+    return one._replace(samples=sum(taken.count for group in singles for taken in group))
 
 
 def _root(above: float, below: float) -> float:

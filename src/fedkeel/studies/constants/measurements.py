@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from fedkeel.streams import Stream
@@ -38,6 +39,15 @@ class MinibatchNoise(NamedTuple):
     gradient2: float
     longest: float
     draws: int
+
+
+class SampleGradients(NamedTuple):
+    """Gradients of single samples of one client at one model: the largest ‖g_z‖² and ‖g_z − ∇f_i‖²."""
+
+    longest2: float
+    apart2: float
+    gradient2: float
+    count: int
 
 
 def measure_gradients(
@@ -87,3 +97,18 @@ def measure_noise(loss: ClientLoss, work: Work, draws: int, stream: Stream) -> M
         square += length2 / draws
         longest = max(longest, length2**0.5)
     return MinibatchNoise(variance, square, gradient2, longest, draws)
+
+
+def measure_samples(loss: ClientLoss, count: int, stream: Stream) -> SampleGradients:
+    """Take gradients of at most `count` single samples: half with the largest losses, half at random."""
+    whole = loss.loss_gradient().gradient
+    values = np.array(loss.landscape.sample_losses(loss.client, loss.point))
+    order = np.argsort(-values, kind="stable")
+    top, rest = order[: (count + 1) // 2], order[(count + 1) // 2 :]
+    rows = np.concatenate([top, stream.numpy().permutation(rest)[: count // 2]])
+    longest2 = apart2 = 0.0
+    for row in rows:
+        gradient = loss.loss_gradient(np.array([row])).gradient
+        longest2 = max(longest2, float(gradient @ gradient))
+        apart2 = max(apart2, float((gradient - whole) @ (gradient - whole)))
+    return SampleGradients(longest2, apart2, float(whole @ whole), len(rows))

@@ -33,8 +33,10 @@ from fedkeel.studies.constants.landscape import (
 from fedkeel.studies.constants.measurements import (
     GradientMeasurement,
     MinibatchNoise,
+    SampleGradients,
     measure_gradients,
     measure_noise,
+    measure_samples,
 )
 from fedkeel.studies.constants.pairs import Pair, PairSampling, SampledPairs, sample_pairs
 from fedkeel.studies.constants.pilot import Progress, Trajectory
@@ -54,7 +56,8 @@ class Effort:
 
     A pilot of `rounds`; `points` models of it, two or more; `clients` measured, with at most `samples`
     samples each; of them `close` for curvature, pairs, minibatches (`draws` per client and model);
-    `products` Hessian-vector products at most for a top curvature.
+    `products` Hessian-vector products at most for a top curvature; the gradients of `single` samples per
+    client and model.
     """
 
     rounds: Count = 30
@@ -64,6 +67,7 @@ class Effort:
     close: Count = 6
     draws: Count = 8
     products: Count = 100
+    single: Count = 16
 
 
 def study(
@@ -180,6 +184,11 @@ def _measure(
         drawn = kept(measured.part("minibatches", index), partial(_noises, measured, point, index, how.draws))
         noises.append([MinibatchNoise(*one) for one in drawn])
         report_progress("minibatches", len(noises), total)
+    singles: list[list[SampleGradients]] = []
+    for index, point in enumerate(points):
+        taken = kept(measured.part("samples", index), partial(_singles, measured, point, index, how.single))
+        singles.append([SampleGradients(*one) for one in taken])
+        report_progress("single samples", len(singles), total)
     curvatures: list[list[float]] = [[] for _ in points]
     steepness: list[list[float]] = [[] for _ in points]
     pairs: list[Pair] = []
@@ -194,7 +203,7 @@ def _measure(
             pairs += [Pair(*pair) for pair in sampled_pairs]
         done += total
         report(done, whole)
-    return Measurements(gradients, noises, curvatures, pairs, steepness, _worst(measured, points))
+    return Measurements(gradients, noises, singles, curvatures, pairs, steepness, _worst(measured, points))
 
 
 def _gradient_measurement(*parts: Any) -> GradientMeasurement:
@@ -221,6 +230,12 @@ def _noises(measured: _MeasuredClients, point: ModelPoint, index: int, draws: in
     work, stream = measured.setting.work, measured.stream.branch("minibatch", index)
     losses = [ClientLoss(measured.landscape, client, point) for client in measured.close]
     return [measure_noise(loss, work, draws, stream.branch("client", loss.client)) for loss in losses]
+
+
+def _singles(measured: _MeasuredClients, point: ModelPoint, index: int, count: int) -> list[SampleGradients]:
+    losses = [ClientLoss(measured.landscape, client, point) for client in measured.close]
+    stream = measured.stream.branch("single", index)
+    return [measure_samples(loss, count, stream.branch("client", loss.client)) for loss in losses]
 
 
 def _around(

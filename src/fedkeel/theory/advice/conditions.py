@@ -61,13 +61,25 @@ def _relaxed(g: AdviceInputs) -> tuple[TheoremCheck, ...]:
     first = fi.theorem_1(run, sigma_l2=local, sigma_g2=across, dropped=g.dropped)
     apart = fi.theorem_17(run, sigma_l2=local, sigma_g2=across, dropped=g.dropped)
     found = [_of(first, "mean ‖∇f‖²"), _of(apart, "mean divergence Δ")]
+    if g.mu:
+        fourth = fi.theorem_4(run, mu=g.mu, sigma_l2=local, sigma_g2=across, dropped=g.dropped_largest)
+        found.append(_of(fourth, "f − f* after T rounds, PL"))
     if g.inter is not None:
-        a, b = g.inter
-        found.append(_of(fi.theorem_6(run, a=a, b=b, dropped=g.dropped), "mean ‖∇f‖², interpolation"))
+        found += _interpolation(g)
     if g.U > 0:
-        bound = fi.theorem_12(g.sampling, beta=g.beta, L=g.L, U=g.U, sigma_l=math.sqrt(g.sigma_l2))
+        bound = fi.theorem_12(g.sampling, beta=g.beta, L=g.L, U=g.U, sigma_l=g.spread)
         found.append(_of(bound, "generalisation error, η = c/t"))
     return tuple(found)
+
+
+def _interpolation(g: AdviceInputs) -> list[TheoremCheck]:
+    assert g.inter is not None
+    (a, b), run = g.inter, g.relaxed_run()
+    found = [_of(fi.theorem_6(run, a=a, b=b, dropped=g.dropped), "mean ‖∇f‖², interpolation")]
+    if g.mu:
+        ninth = fi.theorem_9(run, mu=g.mu, a=a, b=b, dropped=g.dropped_largest)
+        found.append(_of(ninth, "f − f* after T rounds, interpolation and PL"))
+    return found
 
 
 def _of(bound: Bound, what: str, *more: Condition) -> TheoremCheck:

@@ -17,8 +17,10 @@ class AdviceInputs:
 
     Constants are named as in the papers; ``gap_0`` is the first loss (Beyond smoothness has L* = 0),
     ``semi`` its constants (``semi_here`` those that say most for the run's own steps, where they differ),
-    ``inter`` FedInit's interpolation constants (None where there are none),
-    ``dropped`` the measured β⟨∇f, x − mean w_i⟩, ``dyn_alpha`` FedDyn's α.
+    ``inter`` FedInit's interpolation constants and ``mu`` the PL constant (None where there are none),
+    ``dropped`` the measured β⟨∇f, x − mean w_i⟩ and ``dropped_largest`` its largest value,
+    ``dyn_alpha`` FedDyn's α. A local step takes ``B`` samples; ``sample_gradient`` and ``sample_spread`` are
+    the longest gradient of one sample and its largest distance from its client's (L_G and σ_l where None).
     """
 
     L: float
@@ -41,15 +43,20 @@ class AdviceInputs:
     eta_g: float = 1.0
     beta: float = 0.1
     epsilon: float
+    mu: float | None = None
     dropped: float | None = None
+    dropped_largest: float | None = None
     dyn_alpha: float = 0.1
+    B: int = 1
+    sample_gradient: float | None = None
+    sample_spread: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("L", "eta_l", "eta_g", "epsilon", "dyn_alpha"):
             positive(name, getattr(self, name))
         for name in ("L_G", "sigma_l2", "sigma_g2", "Phi", "D", "U", "gap_0"):
             nonnegative(name, getattr(self, name))
-        for name in ("K", "N", "C", "S", "T"):
+        for name in ("K", "N", "C", "S", "T", "B"):
             count(name, getattr(self, name))
         if not -1 < self.beta < 1:
             raise ValueError(f"beta is {self.beta}: give a number between -1 and 1")
@@ -83,7 +90,15 @@ class AdviceInputs:
     @property
     def sampling(self) -> fi.Sampling:
         """The run as Theorem 12 of FedInit sees it, with η = c/t and c the run's rate."""
-        return fi.Sampling(N=self.N, C=self.C, S=self.S, K=self.K, T=self.T, c=self.eta_l, L_G=self.L_G)
+        lipschitz = self.L_G if self.sample_gradient is None else max(self.L_G, self.sample_gradient)
+        return fi.Sampling(
+            N=self.N, C=self.C, S=self.S, K=self.K, T=self.T, c=self.eta_l, L_G=lipschitz, B=self.B
+        )
+
+    @property
+    def spread(self) -> float:
+        """The σ_l of Theorem 12: how far a sample's gradient lies from its client's."""
+        return math.sqrt(self.sigma_l2) if self.sample_spread is None else self.sample_spread
 
     def relaxed_run(self, beta: float | None = None) -> fi.RelaxedRun:
         """The run as FedInit sees it, with its own β or another one."""
