@@ -205,7 +205,7 @@ def test_interpolation_a_is_of_every_sample_and_not_of_their_mean_square():
     assert found == pytest.approx((lengths.max(), apart.max(), (each.mean(0) ** 2).sum(), 6))
     assert lengths.max() > 1.5 * lengths.mean()
     few = measure_samples(loss, 2, Stream(0))  # the one with the largest loss, and one more
-    assert few.count == 2
+    assert few.taken == 2
     assert few.longest2 >= lengths[np.argmax((x @ w - y) ** 2)] * (1 - 1e-12)
 
 

@@ -57,15 +57,21 @@ def test_stability_has_a_limit_at_beta_zero():
 def test_stability_says_why_it_is_infinite():
     args = {"L": 2.0, "U": 4.0, "sigma_l": 1.0, "C_delta": 9.0}
     flat = poster.stability(replace(S, L_G=0.0), beta=0.1, **args)
-    assert (flat.value, flat.violated[0].name) == (math.inf, "L_G > 0")
+    assert (flat.value, flat.violated[-1].name) == (math.inf, "L_G > 0")
     far = poster.stability(S, beta=-1.0, **args)
-    assert (far.value, far.violated[0].name) == (math.inf, "β > −1")
+    assert (far.value, far.violated[-1].name) == (math.inf, "β > −1")
 
 
 def test_stability_rate_in_both_forms():
     # cL = 1, q = ½: printed 1/5 + (2/8)^½; repaired √16/5 + √2/√8
     assert poster.stability_rate(S=5, K=2, T=8, c=0.5, L=2.0, form="as_printed") == pytest.approx(0.7)
     assert poster.stability_rate(S=5, K=2, T=8, c=0.5, L=2.0) == pytest.approx(0.8 + 0.5)
+
+
+def test_bounds_with_undefined_constants_are_not_called_guaranteed():
+    assert (
+        poster.gradient_norm(RUN, H).guaranteed == poster.suboptimality(RUN, H, mu=0.4).guaranteed == math.inf
+    )
 
 
 def test_costs():

@@ -141,6 +141,7 @@ def _steps(s: Settings, found: Findings) -> bs.Steps:
             N=s.clients,
             C=s.clients,
             S=s.samples,
+            B=s.batch_size or s.samples,
             T=s.rounds,
             eta_l=_ROUGH,
             epsilon=s.target * found.start_loss,

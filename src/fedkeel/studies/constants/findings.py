@@ -232,7 +232,7 @@ def _interpolation(found: Measurements) -> dict[str, Estimate]:
 
 def _counted(one: Estimate, singles: Sequence[Sequence[SampleGradients]]) -> Estimate:
     """Return an estimate with the number of samples behind it."""
-    return one._replace(samples=sum(taken.count for group in singles for taken in group))
+    return one._replace(samples=sum(each.taken for group in singles for each in group))
 
 
 def _root(above: float, below: float) -> float:

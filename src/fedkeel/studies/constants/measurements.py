@@ -47,7 +47,7 @@ class SampleGradients(NamedTuple):
     longest2: float
     apart2: float
     gradient2: float
-    count: int
+    taken: int
 
 
 def measure_gradients(

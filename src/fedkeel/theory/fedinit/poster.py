@@ -11,10 +11,14 @@ from dataclasses import dataclass
 
 from fedkeel.theory.bound import Bound, Form, assemble, choose, printed
 from fedkeel.theory.checks import count, finite, nonnegative, positive
-from fedkeel.theory.conditions import above, at_least
+from fedkeel.theory.conditions import Condition, above, at_least
 from fedkeel.theory.fedinit.constants import RelaxedRun
 from fedkeel.theory.fedinit.generalisation import Sampling
 from fedkeel.theory.numeric import exp, power
+
+_UNDEFINED = Condition(
+    "the constants are the poster's", False, math.inf, "it names λ, κ_1, κ_2, C_Δ and does not define them"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +45,7 @@ def gradient_norm(run: RelaxedRun, h: Heterogeneity, form: Form = "repaired") ->
         "noise": h.kappa_2 * run.eta * run.L * h.sigma_l2 / (h.lam * run.N),
         "heterogeneity": 3 * h.kappa_1 * run.eta * run.K * run.L * h.G2 / (h.lam * run.N),
     }
-    return assemble(f"poster, gradient norm ({form})", terms, (), {"lambda": h.lam})
+    return assemble(f"poster, gradient norm ({form})", terms, (_UNDEFINED,), {"lambda": h.lam})
 
 
 def suboptimality(run: RelaxedRun, h: Heterogeneity, *, mu: float, form: Form = "repaired") -> Bound:
@@ -53,7 +57,7 @@ def suboptimality(run: RelaxedRun, h: Heterogeneity, *, mu: float, form: Form = 
         "heterogeneity": 3 * h.kappa_1 * run.K * h.G2 * scale,
         "noise": h.kappa_2 * h.sigma_l2 * scale,
     }
-    return assemble(f"poster, suboptimality ({form})", terms, (), {"lambda": h.lam, "mu": mu})
+    return assemble(f"poster, suboptimality ({form})", terms, (_UNDEFINED,), {"lambda": h.lam, "mu": mu})
 
 
 def stability(
@@ -68,6 +72,7 @@ def stability(
     spread = 2 * (s.L_G**2 + s.S * s.L_G * nonnegative("sigma_l", sigma_l))
     reach = positive("U", U) * s.T * s.K
     conditions = (
+        _UNDEFINED,
         above("β > −1", finite("beta", beta), -1),
         above("L_G > 0", s.L_G, 0, "the second term divides by L_G² + S·L_G·σ_l"),
     )

@@ -155,4 +155,6 @@ def theorem_4_1(
         "sampling heterogeneity": (K / T + K) * omega * sg,
     }
     constants = {"alpha": steps.alpha, "room": steps.room}
-    return assemble(f"Theorem 4.1, order ({form})", terms, theorem_4_1_conditions(steps, form), constants)
+    hidden = Condition("the constants of the order are known", False, math.inf, "each is set to 1")
+    conditions = (*theorem_4_1_conditions(steps, form), hidden)
+    return assemble(f"Theorem 4.1, order ({form})", terms, conditions, constants)

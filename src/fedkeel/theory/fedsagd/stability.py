@@ -177,12 +177,16 @@ def fedsagd(
 
 
 def theorem_c_12(run: StabilityRun, *, beta: float, lam: float, mu: float) -> Bound:
-    """Theorem C.12 as stated: (2+2β)Θ/μ·(1−(1−Γ)^T)."""
+    """Theorem C.12 as stated: (2+2β)Θ/μ·(1−(1−Γ)^T). It takes ‖v‖ ≤ Θ, which holds at β = 0 only."""
     local = fedsagd_local_update(run, beta=beta, lam=lam, mu=mu)
     if not local.holds:
         return vacuous("Theorem C.12", local.conditions, local.constants)
     rounds = geometric(gamma(run, lam=lam, mu=mu), 1.0, run.T)
-    return assemble("Theorem C.12", {"stability": local.value * rounds}, local.conditions, local.constants)
+    conditions = (
+        *local.conditions,
+        at_most("‖v‖ ≤ Θ", beta, 0, "the momentum feeds on moves that contain it"),
+    )
+    return assemble("Theorem C.12", {"stability": local.value * rounds}, conditions, local.constants)
 
 
 def fedsagd_local_update(
