@@ -8,7 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from fedkeel.theory import Row
+    from fedkeel.theory import BoundRow
 
 _WIDTH, _HEIGHT = 920.0, 440.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 84.0, 20.0, 16.0, 48.0
@@ -29,12 +29,12 @@ th { color: var(--quiet); font-weight: 500; text-align: right }
 """
 
 
-class Curve(NamedTuple):
+class BoundCurve(NamedTuple):
     """A bound in one form over one parameter."""
 
     name: str
     form: str
-    rows: tuple[Row, ...]
+    rows: tuple[BoundRow, ...]
 
     @property
     def label(self) -> str:
@@ -48,11 +48,11 @@ class Curve(NamedTuple):
 
     def violations(self, over: str) -> Iterator[str]:
         """Yield, for each condition that fails somewhere, where it does and by how much at most."""
-        places: dict[str, list[tuple[float, str]]] = {}
+        found_at: dict[str, list[tuple[float, str]]] = {}
         for row in self.rows:
             for condition in row.bound.violated:
-                places.setdefault(condition.name, []).append((row.at, condition.verdict))
-        for name, found in places.items():
+                found_at.setdefault(condition.name, []).append((row.at, condition.verdict))
+        for name, found in found_at.items():
             where = _where([at for at, _ in found], [row.at for row in self.rows], over)
             yield f"{name}: violated {where}; at {over} = {found[-1][0]:g}, {found[-1][1]}"
 
@@ -79,7 +79,7 @@ def spark(values: Sequence[float]) -> str:
     return f"{10**low:.3g} {bars} {10**high:.3g} (logarithmic)"
 
 
-def make_page(curves: Sequence[Curve], over: str, about: Sequence[str], constants: str) -> str:
+def make_page(curves: Sequence[BoundCurve], over: str, about: Sequence[str], constants: str) -> str:
     """Return the curves as one HTML page."""
     legend = " ".join(
         f'<span style="color:{_colour(curves, curve)}">{"┅" if curve.form != "repaired" else "━"} '
@@ -101,7 +101,7 @@ def make_page(curves: Sequence[Curve], over: str, about: Sequence[str], constant
 """
 
 
-class _Axis(NamedTuple):
+class _PlotAxis(NamedTuple):
     """Numbers to pixels, on a logarithmic scale where all are above zero."""
 
     low: float
@@ -129,11 +129,11 @@ class _Axis(NamedTuple):
         return found if len(found) > 1 else [self.low, self.high]
 
 
-def _axis(values: Sequence[float], start: float, end: float) -> _Axis:
-    return _Axis(min(values), max(values), min(values) > 0, start, end)
+def _axis(values: Sequence[float], start: float, end: float) -> _PlotAxis:
+    return _PlotAxis(min(values), max(values), min(values) > 0, start, end)
 
 
-def _chart(curves: Sequence[Curve], over: str) -> str:
+def _chart(curves: Sequence[BoundCurve], over: str) -> str:
     finite = [v for curve in curves for v in curve.values if math.isfinite(v)]
     x = _axis([row.at for row in curves[0].rows], _LEFT, _WIDTH - _RIGHT)
     y = _axis(finite, _HEIGHT - _BOTTOM, _TOP)
@@ -153,14 +153,14 @@ def _chart(curves: Sequence[Curve], over: str) -> str:
     return f'<svg viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}" role="img" aria-label="Bounds">{body}</svg>'
 
 
-def _drawn(curve: Curve, colour: str, x: _Axis, y: _Axis) -> list[str]:
+def _drawn(curve: BoundCurve, colour: str, x: _PlotAxis, y: _PlotAxis) -> list[str]:
     points = [row for row in curve.rows if math.isfinite(row.bound.value)]
     if not points:
         return []
-    places = "L".join(f"{x(row.at):.1f} {y(row.bound.value):.1f}" for row in points)
+    path = "L".join(f"{x(row.at):.1f} {y(row.bound.value):.1f}" for row in points)
     dashed = "" if curve.form == "repaired" else " printed"
     title = f"<title>{escape(curve.label)}</title>"
-    line = f'<path class="line{dashed}" stroke="{colour}" d="M{places}">{title}</path>'
+    line = f'<path class="line{dashed}" stroke="{colour}" d="M{path}">{title}</path>'
     return [
         line,
         *(
@@ -171,16 +171,16 @@ def _drawn(curve: Curve, colour: str, x: _Axis, y: _Axis) -> list[str]:
     ]
 
 
-def _colour(curves: Sequence[Curve], curve: Curve) -> str:
+def _colour(curves: Sequence[BoundCurve], curve: BoundCurve) -> str:
     names = list(dict.fromkeys(one.name for one in curves))
     return _COLOURS[names.index(curve.name) % len(_COLOURS)]
 
 
-def _table(curves: Sequence[Curve], over: str) -> str:
+def _table(curves: Sequence[BoundCurve], over: str) -> str:
     head = "".join(f"<th>{escape(text)}</th>" for text in (over, *(curve.label for curve in curves)))
     body = []
-    for place, row in enumerate(curves[0].rows):
-        bounds = [curve.rows[place].bound for curve in curves]
+    for index, row in enumerate(curves[0].rows):
+        bounds = [curve.rows[index].bound for curve in curves]
         cells = [
             "—" if math.isinf(b.value) else f"{b.value:.4g}" if b.holds else f"({b.value:.4g})"
             for b in bounds

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedkeel.cli import options as opt
-from fedkeel.cli.advise_progress import Stages
+from fedkeel.cli.advise_progress import StudyProgress
 from fedkeel.cli.display import console, plain_table
 from fedkeel.cli.resuming import resumable
 
@@ -34,6 +34,7 @@ _SYMBOLS = {
     "Phi": "Φ",
     "D": "D",
     "U": "U",
+    "mu": "μ (PL)",
     "tau1": "τ1",
     "tau2": "τ2",
     "a": "a",
@@ -42,6 +43,8 @@ _SYMBOLS = {
     "beta": "β",
     "interpolation_a": "a (FedInit)",
     "interpolation_b": "b (FedInit)",
+    "sample_gradient": "‖g_z‖",
+    "sample_spread": "‖g_z − ∇f_i‖",
     "G2": "G² (poster)",
     "B2": "B² (poster)",
 }
@@ -89,13 +92,13 @@ def measure(experiment: Experiment, effort: dict[str, int], out: Path | None, *,
     from fedkeel.options import SERIAL  # noqa: PLC0415
     from fedkeel.studies.constants import Effort, study  # noqa: PLC0415  heavy
 
-    with nullcontext() if out is None else resumable(out), Stages(stderr=quiet) as stages:
+    with nullcontext() if out is None else resumable(out), StudyProgress(stderr=quiet) as stages:
         return study(
             experiment.settings(),
             SERIAL.model_copy(update={"device": experiment.device}),
             effort=Effort(**effort),
             directory=out,
-            progress=stages.tell,
+            progress=stages.update,
         )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedkeel.cli import options as opt
-from fedkeel.cli.advise_progress import Stages
+from fedkeel.cli.advise_progress import StudyProgress
 from fedkeel.cli.display import console, plain_table
 
 if TYPE_CHECKING:
@@ -60,9 +60,9 @@ def costs(
     from fedkeel.studies.costs import count, findings  # noqa: PLC0415
 
     named = {spell_method(text): parse_method(text) for text in methods or _PRINTED}
-    with Stages(stderr=True) as stages:
+    with StudyProgress(stderr=True) as stages:
         what = f"rounds of {len(named)} methods" if len(named) > 1 else "rounds"
-        lines = count(list(named.items()), rounds=rounds, progress=partial(stages.tell, what))
+        lines = count(list(named.items()), rounds=rounds, progress=partial(stages.update, what))
     found = findings(lines)
     if as_json:
         print(json.dumps(_plain(lines, found), ensure_ascii=False, indent=2))
