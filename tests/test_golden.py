@@ -13,9 +13,12 @@ from typing import Any
 
 import pytest
 from golden.cases import FILES
+from selecting import slow
 
 GOLDEN = Path(__file__).parent / "golden"
 EXACT = os.environ.get("FEDKEEL_GOLDEN") == "exact"
+
+TWICE = ("methods-float32", "settings-float32")  # the same cases in the other precision
 
 
 def differences(found: Any, golden: Any, tolerance: float, path: str = "") -> list[str]:
@@ -37,7 +40,7 @@ def differences(found: Any, golden: Any, tolerance: float, path: str = "") -> li
 
 
 @pytest.mark.filterwarnings("ignore:relaxed")
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", [*slow(*TWICE), *(name for name in FILES if name not in TWICE)])
 def test_the_golden_trace_holds(name: str) -> None:
     golden = json.loads((GOLDEN / f"{name}.json").read_text())
     found = json.loads(json.dumps(FILES[name]()))

@@ -17,6 +17,8 @@ from tightness import measured_over_bound
 from fedkeel.theory import beyond_smoothness as bs
 from fedkeel.theory import fedinit as fi
 
+pytestmark = pytest.mark.slow
+
 
 def exceeded(cases) -> list:
     """The cases whose bound is called guaranteed and is not."""

@@ -10,6 +10,8 @@ from fedkeel.theory import fedsagd as fs
 from fedkeel.theory.bound import assemble
 from fedkeel.theory.numeric import geometric
 
+pytestmark = pytest.mark.slow
+
 
 def exceeded(cases) -> list:
     """The cases whose bound is called guaranteed and is not."""
