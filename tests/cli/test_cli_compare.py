@@ -54,6 +54,7 @@ def test_finished_runs_are_not_repeated_and_more_methods_and_seeds_are_added(fed
     assert Path("c/fedavg/seed-0/model.safetensors").stat().st_mtime_ns == before
 
 
+@pytest.mark.slow
 def test_a_comparison_that_was_stopped_goes_on(fedkeel, monkeypatch):
     real, played = Board.row, []
 

@@ -298,6 +298,7 @@ def one_by_one(prior, count, owner, rng):
     return got
 
 
+@pytest.mark.slow
 def test_redrawing_late_draws_of_exhausted_classes_equals_drawing_one_by_one():
     rng = np.random.default_rng(0)
     prior = np.array([[0.7, 0.2, 0.1], [0.6, 0.1, 0.3], [0.1, 0.1, 0.8]])

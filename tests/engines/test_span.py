@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from selecting import one_in, slow
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
@@ -80,18 +81,20 @@ def distance(task: fk.Task, data: fk.Federation, method: fk.Algorithm, *, how: s
     return float((vector(together) - vector(alone)).norm() / vector(alone).norm())
 
 
-@pytest.mark.parametrize("work", [{}, {"clip": 0.5}, {"batch_size": None, "epochs": 20}], ids=repr)
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("work", [{"clip": 0.5}, *slow({}, {"batch_size": None, "epochs": 20})], ids=repr)
+@pytest.mark.parametrize("name", one_in(3, METHODS))
 def test_every_method_walks_the_serial_walk(name: str, work: Any, spans: list[span.SpanWalk]) -> None:
     assert distance(logistic(), pictures(), METHODS[name], how="stacked-uncompiled", **work) < 1e-10
     assert len(spans) == 4
 
 
+@pytest.mark.slow
 def test_a_compiled_step_does_too(spans: list[span.SpanWalk]) -> None:
     assert distance(logistic(), pictures(), fk.SCAFFOLD(), how="stacked") < 1e-10
     assert spans
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OUTSIDE)
 def test_other_norms_and_objectives_stay_outside_the_span(name: str, spans: list[span.SpanWalk]) -> None:
     assert distance(logistic(), pictures(), OUTSIDE[name], how="stacked-uncompiled") < 1e-9

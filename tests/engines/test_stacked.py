@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from problems import half_square, quadratic, tiny_net
+from selecting import one_in
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -84,13 +85,14 @@ def cases() -> Iterator[tuple[Any, str, str]]:
                 yield method, plugin, next(turn)
 
 
-@pytest.mark.parametrize(("method", "plugin", "setting"), list(cases()))
+@pytest.mark.parametrize(("method", "plugin", "setting"), one_in(9, cases()))
 def test_every_method_walks_as_on_serial(method: Any, plugin: str, setting: str) -> None:
     problem, cohort, work = SETTINGS[setting]
     made = PLUGINS[plugin](method())
     assert both(problem.task, problem.federation, made, cohort=cohort, work=work) < 1e-10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "work",
     [
@@ -106,6 +108,7 @@ def test_each_client_takes_exactly_its_own_steps(work: fk.Work) -> None:
     assert both(RAGGED.task, RAGGED.federation, fk.FedLNAG(), work=work) < 1e-10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["initial", "none"])
 def test_variants_of_plug_ins(first: str) -> None:
     for beta in (fk.Decayed(0.1, 0.9), fk.Adaptive(0.1)):
@@ -139,6 +142,7 @@ def test_long_walks_are_cut_into_windows(monkeypatch: pytest.MonkeyPatch) -> Non
     assert both(RAGGED.task, RAGGED.federation, fk.FedLNAG(), work=fk.Work(epochs=5, batch_size=4)) < 1e-10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [[6, 6, 6], [7, 3, 1]])
 def test_augmented_samples_are_the_same(sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ragged, "_MOST_BYTES", 3 * 2 * 4 * 3 * 8)
@@ -188,6 +192,7 @@ class Shifted(nn.Module):
         return x + self.shift
 
 
+@pytest.mark.slow
 def test_convolutions_frozen_layers_and_constant_buffers() -> None:
     torch.manual_seed(0)
     body = [Shifted(), nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
@@ -211,6 +216,7 @@ def test_our_character_model_is_refused_with_the_reason() -> None:
         both(task, fk.Federation.from_arrays(clients), fk.FedAvg())
 
 
+@pytest.mark.slow
 def test_one_step_is_recorded_for_all_methods(monkeypatch: pytest.MonkeyPatch) -> None:
     recorded = []
 
@@ -248,6 +254,7 @@ def test_a_compiler_that_fails_is_done_without(
     assert "no compiler here" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_step_of_many_operations_is_not_compiled(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -264,6 +271,7 @@ def test_a_step_of_many_operations_is_not_compiled(
     assert distance(run(task, EQUAL.federation, fk.FedAvg(), "serial"), result) < 1e-10
 
 
+@pytest.mark.slow
 def test_float32_stays_within_the_stated_tolerance() -> None:
     dataset = fk.data.load("digits")
     federation = dataset.split(fk.DirichletByClass(0.3), clients=10, seed=0)

@@ -13,6 +13,7 @@ from fedkeel.explain import explain_method
 from fedkeel.studies.costs import CLAIMS, count, findings
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method", [fk.FedAvg(), fk.SCAFFOLD(), fk.FedSAGD(), fk.FedSMOO(), fk.FedInit(), fk.MOON()], ids=repr
 )
@@ -27,6 +28,7 @@ def test_the_count_is_what_the_records_say(method: fk.Algorithm) -> None:
     assert line.broadcast == pytest.approx((line.down + 10 * line.up) / 11)
 
 
+@pytest.mark.slow
 def test_the_tables_of_the_papers_and_where_they_disagree() -> None:
     names = ["FedAdam", "FedSAM", "SCAFFOLD", "FedDyn", "FedCM", "FedInit"]
     lines = count([(name, getattr(fk, name)()) for name in names], rounds=2)

@@ -5,10 +5,12 @@ It goes on with each until it ends, and tells what it found, and whether a finis
 
 from __future__ import annotations
 
+import importlib
 import json
 import random
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +57,19 @@ def measure(path: Path) -> Any:
 
 
 STUDIES: dict[str, Callable[[Path], Any]] = {"interaction": look, "stability": couple, "constants": measure}
+
+
+def import_ahead(name: str, path: Path) -> None:
+    """Import here what a study imports when it comes to need it: not each of its many children again."""
+
+    def job() -> list[str]:
+        before = set(sys.modules)
+        STUDIES[name](path)
+        return sorted(set(sys.modules) - before)
+
+    for module in attempt(job)[1]:
+        with suppress(Exception):  # some are made by others, some warn of their age
+            importlib.import_module(module)
 
 
 def parts(path: Path) -> dict[str, int]:
@@ -104,6 +119,7 @@ def killed(name: str, path: Path, kills: list[dict[str, int]]) -> tuple[int, boo
 def main(scratch: Path) -> None:
     rng, report = random.Random(0), {}
     for name in STUDIES:
+        import_ahead(name, scratch / f"{name}-first")
         whole = run(name, scratch / f"{name}-whole")[1]
         changes, calls = instants(name, scratch / f"{name}-counted")
         plans = [[{"point": point}] for point in range(1, changes + 1)]

@@ -183,6 +183,7 @@ def test_curvature_is_that_of_the_hessian():
     assert found.size == pytest.approx(1.0, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_minibatch_noise_is_the_variance_of_drawing_without_replacement():
     data = scattered(samples=6)
     work = fk.Work(steps=1, batch_size=2)

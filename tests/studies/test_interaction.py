@@ -88,6 +88,7 @@ def looks(**options: Any) -> list[Moment]:
     return list(study(task, federation, fk.FedDyn(), rounds=4, cohort=5, work=work, **asked))
 
 
+@pytest.mark.slow
 def test_the_study_of_a_run() -> None:
     found = looks()
     assert [moment.round for moment in found] == [2, 4]
@@ -100,6 +101,7 @@ def test_the_study_of_a_run() -> None:
         assert dict(moment.sweep)[0.5] == moment.features
 
 
+@pytest.mark.slow
 def test_a_kept_study_is_the_same_and_trains_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """To be killed at any instant is in test_kill_studies.py."""
     found = looks(keep=tmp_path)
@@ -108,6 +110,7 @@ def test_a_kept_study_is_the_same_and_trains_once(tmp_path: Path, monkeypatch: p
     assert looks(keep=tmp_path) == found
 
 
+@pytest.mark.slow
 def test_a_damaged_look_is_taken_again(tmp_path: Path) -> None:
     found = looks(keep=tmp_path)
     for damage in (b"", b'0123 {"round": 2', b"\xff\xfe"):
@@ -116,6 +119,7 @@ def test_a_damaged_look_is_taken_again(tmp_path: Path) -> None:
             assert looks(keep=tmp_path) == found
 
 
+@pytest.mark.slow
 def test_an_interrupted_study_keeps_the_rounds_it_has_played(tmp_path: Path) -> None:
     played: list[int] = []
 
@@ -130,6 +134,7 @@ def test_an_interrupted_study_keeps_the_rounds_it_has_played(tmp_path: Path) -> 
     assert played == [0, 1, 2, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -75,6 +75,7 @@ def test_local_stability_is_the_largest_distance_between_two_walks() -> None:
     np.testing.assert_allclose(local_discrepancy(session), expected, rtol=1e-6, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_finished_runs_are_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = tiny_net(SIZES)
     federation = problem.federation.hold_out(2)

@@ -18,7 +18,7 @@ from fedkeel.files import storage_errors, write_durably
 from fedkeel.report.tables import Trial
 from fedkeel.running.round import Row
 from fedkeel.running.run_directory import read_rows
-from fedkeel.tomlfile import dump
+from fedkeel.tomlfile import dump, inline
 
 FILE = "comparison.toml"
 SPEED_ONLY = ("rounds", "engine", "threads", "workers", "checkpoint_every", "target")
@@ -157,4 +157,4 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else dump({"v": value}).removeprefix("v = ").strip()
+    return value if isinstance(value, str) else inline(value)
