@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedkeel.cli import compare
-from fedkeel.cli.display import Board
+from fedkeel.cli.display import RunProgress
 from fedkeel.experiments.comparison import Comparison, changes, folder
 from fedkeel.experiments.experiment import Experiment
 
@@ -55,7 +55,7 @@ def test_finished_runs_are_not_repeated_and_more_methods_and_seeds_are_added(fed
 
 
 def test_a_comparison_that_was_stopped_goes_on(fedkeel, monkeypatch):
-    real, played = Board.row, []
+    real, played = RunProgress.row, []
 
     def stop_at_five(self, row):
         real(self, row)
@@ -66,10 +66,10 @@ def test_a_comparison_that_was_stopped_goes_on(fedkeel, monkeypatch):
     whole = json.loads(
         fedkeel("compare", "fedavg", "fedcm", *TINY, "--seeds", "2", "--out", "w", "--json").stdout
     )
-    monkeypatch.setattr(Board, "row", stop_at_five)
+    monkeypatch.setattr(RunProgress, "row", stop_at_five)
     result = fedkeel("compare", "fedavg", "fedcm", *TINY, "--seeds", "2", "--out", "c", code=130)
     assert "resume with: fedkeel resume c" in result.stderr
-    monkeypatch.setattr(Board, "row", real)
+    monkeypatch.setattr(RunProgress, "row", real)
     shown = fedkeel("show", "c").stdout
     assert "1 of 2 unfinished" in shown
     assert "diverged" not in shown

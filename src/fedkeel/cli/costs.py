@@ -52,7 +52,7 @@ def costs(
     rounds: Annotated[int, typer.Option(min=2, help="Rounds of each run.")] = 10,
     as_json: opt.Json = False,
 ) -> None:
-    """Count what methods cost in short real runs, beside what the papers print, and say where they differ.
+    """Count what methods cost in short real runs, beside what the papers print; say where they differ.
 
     FedInit's Tables 7 and 9, the poster's table and the communication column of FedSAGD's Table 1.
     """
@@ -117,7 +117,7 @@ _LEGEND = (
 )
 _SECONDS = (
     "seconds: a round's processor time over that of FedAvg's round beside it, the median of {rounds} rounds; "
-    "all methods play a round in turn, on one thread, after one to warm up. It depends on machine and model: "
+    "all methods run a round in turn, on one thread, after one to warm up. It depends on machine and model: "
     "here a tiny network, in the paper a ResNet-18."
 )
 
