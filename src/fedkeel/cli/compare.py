@@ -49,7 +49,7 @@ def demo(out: opt.Out = None, as_json: opt.Json = False) -> None:
     from fedkeel.experiments.comparison import Comparison  # noqa: PLC0415  heavy
 
     base = Experiment().with_settings(_DEMO)
-    _go(Comparison.of(_DEMO_METHODS, 3, base), out or paths.fresh("demo"), as_json=as_json)
+    _run_comparison(Comparison.of(_DEMO_METHODS, 3, base), out or paths.fresh("demo"), as_json=as_json)
 
 
 @opt.takes_experiment(leave_out=("method", "seed"))
@@ -68,7 +68,7 @@ def compare(
     from fedkeel.experiments.comparison import Comparison  # noqa: PLC0415  heavy
 
     comparison = Comparison.of(methods, seeds, experiment)
-    _go(comparison, out or paths.fresh("compare"), as_json=as_json)
+    _run_comparison(comparison, out or paths.fresh("compare"), as_json=as_json)
 
 
 def go_on(directory: Path, rounds: int | None, *, as_json: bool) -> None:
@@ -78,10 +78,10 @@ def go_on(directory: Path, rounds: int | None, *, as_json: bool) -> None:
     comparison = Comparison.load(directory)
     longer = [] if rounds is None else [f"rounds={rounds}"]
     checked = comparison.base.with_settings(longer)
-    _go(comparison._replace(base=checked), directory, as_json=as_json)
+    _run_comparison(comparison._replace(base=checked), directory, as_json=as_json)
 
 
-def _go(comparison: Comparison, out: Path, *, as_json: bool) -> None:
+def _run_comparison(comparison: Comparison, out: Path, *, as_json: bool) -> None:
     _check_free(out)
     try:
         trials = _train_all(comparison, out, quiet=as_json)

@@ -93,7 +93,7 @@ def sweep(
 @opt.takes_experiment()
 def tune(
     experiment: Experiment,
-    knobs: Annotated[
+    ranges: Annotated[
         list[str],
         typer.Argument(metavar="KEY=RANGE", help="uniform(a, b), log(a, b), integer(a, b), choice(…)."),
     ],
@@ -116,7 +116,7 @@ def tune(
         text = f"trial {number + 1} of {trials}: {shown}: {end}"
         screen.print(text, style="dim", markup=False, soft_wrap=True)
 
-    read = [knob(text) for text in knobs]
+    read = [knob(text) for text in ranges]
     if len({one.key for one in read}) < len(read):
         raise ConfigError("tune: a key is given twice: it can have one range")
     with resumable(directory):

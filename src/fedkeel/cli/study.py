@@ -74,11 +74,11 @@ def stability(
     names = [f"{name}, {what}" for name in experiments for what in _runs(pairs)]
     found: dict[str, dict[str, Any]] = {}
     with resumable(directory), RunProgress(names, base.rounds, stderr=as_json) as progress:
-        for number, (name, one) in enumerate(experiments.items()):
+        for number, (name, made) in enumerate(experiments.items()):
             with _named(name):
                 result = study(
-                    one.settings(),
-                    _serial_unless_asked(one),
+                    made.settings(),
+                    _serial_unless_asked(made),
                     replaced=replace,
                     pairs=pairs,
                     directory=folders[name],
@@ -89,16 +89,20 @@ def stability(
     _write(directory, "stability", "‖x − x'‖, mean over pairs", found, curves)
     if as_json:
         print(json.dumps({"directory": str(directory), "methods": found}, ensure_ascii=False, indent=2))
-        return
+    else:
+        _print_stability(found, f"After {base.rounds} rounds, one {replace} replaced", directory)
+
+
+def _print_stability(found: dict[str, dict[str, Any]], title: str, directory: Path) -> None:
     rows = [
         (name, *(f"{one[key][-1]:.4f}" for key in ("mean", "largest", "local")), f"{one['gap']:+.4f}")
         for name, one in found.items()
     ]
-    taken = max(len(one["clients"]) for one in found.values())
+    pairs = max(len(one["clients"]) for one in found.values())
     console().print(plain_table(("method", "‖x − x'‖ mean", "largest", "local", "R_u − R_e"), rows))
     console().print(
-        f"\nAfter {base.rounds} rounds, one {replace} replaced, {taken} pairs; local: the largest distance "
-        f"between two clients' models after the first walk.\nCurves: {directory / 'stability.svg'}",
+        f"\n{title}, {pairs} pairs; local: the largest distance between two clients' models after the first "
+        f"walk.\nCurves: {directory / 'stability.svg'}",
         markup=False,
         soft_wrap=True,
     )

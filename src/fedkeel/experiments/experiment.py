@@ -41,13 +41,13 @@ ProbeText = Annotated[str, BeforeValidator(lambda text: (parse_probe(text), text
 OrAll = BeforeValidator(lambda given: None if given == ALL else given)
 
 
-class _Table(BaseModel):
-    """A table inside an experiment, which says what is wrong with it under the table's name."""
+class _Section(BaseModel):
+    """A table inside an experiment; the experiment reports its mistakes, under the table's name."""
 
     model_config = FrozenModel.model_config
 
 
-class DataSettings(_Table):
+class DataSettings(_Section):
     """Which data, and how it is split over how many clients; its seed is the run's where none is given."""
 
     name: str = Field("digits", description="Data set, as digits or cifar10.")
@@ -69,7 +69,7 @@ class DataSettings(_Table):
         return split
 
 
-class ModelSettings(_Table):
+class ModelSettings(_Section):
     """Which model; its initial weights come from the run's seed where none is given."""
 
     name: str = Field("mlp", description="Model, as mlp or cnn.")
@@ -163,8 +163,8 @@ class Experiment(RunOptions, Execution):
     def table(self) -> dict[str, Any]:
         """Return the experiment as nested tables of plain values, without what is None."""
         table = _plain(self.model_dump(exclude={"work"}))
-        knobs = dataclasses.fields(self.work)
-        table["work"] = _plain({knob.name: getattr(self.work, knob.name) for knob in knobs})
+        fields = dataclasses.fields(self.work)
+        table["work"] = _plain({field.name: getattr(self.work, field.name) for field in fields})
         if self.work.schedule is not None:
             table["work"]["schedule"] = repr(self.work.schedule)
         if not table["data"]["options"]:
