@@ -18,8 +18,10 @@ COMMANDS = {
     ("compare",): {"method", "seed"},  # methods are arguments, and seeds are counted
     ("sweep",): {"seed"},
     ("tune",): set(),
+    ("advise",): set(),
     ("study", "stability"): {"method"},
     ("study", "interaction"): {"method"},
+    ("study", "constants"): {"rounds"},  # the pilot's are --pilot-rounds
 }
 PLANTED = """
 import sys

@@ -49,8 +49,8 @@ COMMANDS = {
     "split": ("split", "Draw a split: clients across, classes down, darker for more samples."),
     "advise": (
         "advise",
-        "Say what theory says of a run: constants, safe rates, rounds to a target, conditions, limits of it "
-        "all.",
+        "Report what theory says about a run: constants, safe rates, rounds to a target, conditions, "
+        "caveats.",
     ),
     "bounds": (
         "bounds",

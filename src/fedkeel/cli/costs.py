@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedkeel.cli import options as opt
-from fedkeel.cli.advise_progress import Stages
 from fedkeel.cli.display import console, plain_table
+from fedkeel.cli.stage_progress import StageProgress
 
 if TYPE_CHECKING:
     from fedkeel.studies.costs import Finding, Line, Quantity
@@ -60,7 +60,7 @@ def costs(
     from fedkeel.studies.costs import count, findings  # noqa: PLC0415
 
     named = {spell_method(text): parse_method(text) for text in methods or _PRINTED}
-    with Stages(stderr=True) as stages:
+    with StageProgress(stderr=True) as stages:
         what = f"rounds of {len(named)} methods" if len(named) > 1 else "rounds"
         lines = count(list(named.items()), rounds=rounds, progress=partial(stages.tell, what))
     found = findings(lines)

@@ -1,4 +1,4 @@
-"""How far a study is: a bar on a terminal, a line a stage elsewhere."""
+"""How far a study is: a bar on a terminal, one line per stage elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from fedkeel.cli.display import console
 
 
-class Stages:
+class StageProgress:
     """Shows the stages of a study as they come; `stderr` keeps stdout free for JSON."""
 
     def __init__(self, *, stderr: bool = False) -> None:
