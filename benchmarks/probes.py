@@ -14,9 +14,11 @@ from contextlib import closing
 from typing import Any
 
 import fedkeel as fk
+from fedkeel.options import Execution
 from fedkeel.probes import DEFAULT, Cosine, Divergence, Diversity, Drift, Layers, Losses, Probe
-from fedkeel.probes.watch import Panel
-from fedkeel.running.train import open_session
+from fedkeel.running.panel import ProbePanel
+from fedkeel.running.session import open_session
+from fedkeel.settings import RunSettings
 
 ROUNDS = 60
 
@@ -26,22 +28,21 @@ def session(probes: tuple[Probe, ...] | None) -> Any:
     federation = fk.data.load("digits").split(fk.DirichletByClass(0.3), clients=20, seed=0)
     task = fk.Task(fk.models.build("mlp", shape=(64,), classes=10, seed=0))
     work = fk.Work(epochs=5, batch_size=20, lr=0.05)
-    opened = open_session(
-        task,
-        federation,
-        fk.FedAvg(),
+    settings = RunSettings(
+        task=task,
+        federation=federation,
+        algorithm=fk.FedAvg(),
         rounds=ROUNDS,
         cohort=10,
         work=work,
-        engine="serial",
-        threads=1,
         probes=probes or (),
         eval_every=10,
     )
+    opened = open_session(settings, Execution(engine="serial", threads=1))
     if probes is None:
-        opened.loop = opened.loop._replace(panel=Panel())
+        opened.context = opened.context._replace(panel=ProbePanel())
         opened.state = opened.state._replace(
-            probes=opened.loop.panel.begin(opened.state.x0, opened.loop.oracle.layout)
+            probes=opened.context.panel.begin(opened.state.x0, opened.context.oracle.layout)
         )
     return opened
 
@@ -56,7 +57,7 @@ def cpu(rounds: Iterator[Any]) -> float:
 def overhead(probes: tuple[Probe, ...] | None) -> float:
     """Return the median ratio of a round's processor seconds with and without, less one."""
     plain, watched = session(None), session(probes)
-    with closing(plain.loop.engine), closing(watched.loop.engine):
+    with closing(plain), closing(watched):
         first, second = plain.rounds(), watched.rounds()
         ratios = []
         for number in range(ROUNDS):

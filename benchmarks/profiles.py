@@ -30,7 +30,7 @@ def main() -> None:
     options = parser.parse_args()
     workload = WORKLOADS[options.workload]
     opened = session(workload, make_data(workload), engine=options.engine, threads=options.threads)
-    with closing(opened.loop.engine):
+    with closing(opened):
         rows = opened.rounds()
         next(rows)
         next(rows)
@@ -48,7 +48,7 @@ def operators(opened: Session, rounds: int, top: int) -> None:
     for event in recorded.key_averages():
         own[event.key] += event.self_cpu_time_total / 1e6
         calls[event.key] += event.count
-    print(f"{seconds / rounds * 1000:.1f} ms a round on {opened.loop.engine.threads} threads, profiled")
+    print(f"{seconds / rounds * 1000:.1f} ms per round on {opened.context.engine.threads} threads, profiled")
     for name, spent in own.most_common(top):
         each = f"{spent / rounds * 1000:9.2f} ms {calls[name] / rounds:8.0f} calls"
         print(f"{spent / seconds:6.1%} {each}  {name}")

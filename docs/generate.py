@@ -59,7 +59,7 @@ def methods_page() -> str:
         f"fastest of {REPEATS * (ROUNDS - 1)} interleaved rounds. Machine: {platform.machine()}, torch {torch.__version__}, "
         f"{datetime.now(UTC):%Y-%m-%d}.",
         "",
-        "| method | down | up | memory | gradients a step | seconds / FedAvg |",
+        "| method | down | up | memory | gradients per step | seconds / FedAvg |",
         "|---|---|---|---|---|---|",
     ]
     explained = {make.__name__: explain_method(make()) for make in fk.METHODS}
@@ -78,7 +78,7 @@ def methods_page() -> str:
 def _plug_ins() -> list[str]:
     return [
         "On any of them: `relaxed(method, beta, first, aggregate, gamma)` starts each client away from its last end",
-        "(memory +1, traffic +0), `sharp(method, rho)` takes sharpness-aware steps (two gradients a step),",
+        "(memory +1, traffic +0), `sharp(method, rho)` takes sharpness-aware steps (two gradients per step),",
         "`stages((method, until), …, method)` runs methods one after another. `fedkeel explain` prints any combination.",
         "",
         "What the papers leave open is an argument, is written to the manifest, and has this effect:",

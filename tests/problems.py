@@ -13,7 +13,10 @@ from torch import Tensor, nn
 
 import fedkeel as fk
 from fedkeel.engines.client import minibatches
-from fedkeel.running.train import open_session
+from fedkeel.options import Execution
+from fedkeel.running.population import Population
+from fedkeel.running.session import Session, open_session
+from fedkeel.settings import RunSettings
 
 
 def half_square(output: Tensor, target: Tensor) -> Tensor:
@@ -53,6 +56,18 @@ def _problem(
     return Problem(reference, clients, fk.Task(model, loss, metrics), federation, x0)
 
 
+def settings_of(task: fk.Task, federation: fk.Federation, algorithm: Any, **options: Any) -> RunSettings:
+    """Return the settings of a run from `train`'s keywords; how it is executed is left out."""
+    plain = {name: option for name, option in options.items() if name not in Execution.model_fields}
+    return RunSettings(task=task, federation=federation, algorithm=algorithm, **plain)
+
+
+def session_of(task: fk.Task, federation: fk.Federation, algorithm: Any, **options: Any) -> Session:
+    """Open a session with `train`'s keywords."""
+    how = {name: option for name, option in options.items() if name in Execution.model_fields}
+    return open_session(settings_of(task, federation, algorithm, **options), Execution(**how))
+
+
 class Round(NamedTuple):
     """The state after a round."""
 
@@ -73,7 +88,7 @@ def play(
     **options: Any,
 ) -> list[Round]:
     """Train with fedkeel and return the state after every round."""
-    session = open_session(
+    session = session_of(
         problem.task,
         problem.federation,
         algorithm,
@@ -84,12 +99,19 @@ def play(
         **options,
     )
     played = []
-    with closing(session.loop.engine):
+    with closing(session):
         for row in session.rounds():
             state = session.state
-            models = session.loop.stages.parts[state.stage].method.models(state.server)
+            models = session.context.algorithm(state).models(state.server)
             numpy = {name: vector.numpy().copy() for name, vector in models.items()}
-            played.append(Round(row, state.server, numpy, dict(session.store)))
+            played.append(
+                Round(
+                    row,
+                    state.server,
+                    numpy,
+                    {client: memory.method for client, memory in session.store.items() if memory.method},
+                )
+            )
     return played
 
 
@@ -97,17 +119,18 @@ def expect(
     problem: Problem, name: str, *, rounds: int, cohort: int, work: fk.Work, seed: int = 0, **knobs: Any
 ) -> list[dict[str, Any]]:
     """Simulate with the reference on the cohorts and minibatches that fedkeel draws."""
-    setting = open_session(
+    settings = settings_of(
         problem.task, problem.federation, fk.FedAvg(), rounds=rounds, cohort=cohort, work=work, seed=seed
-    ).loop
+    )
+    population = Population.of(settings)
     return simulate(
         name,
         problem.reference,
         problem.clients,
         problem.x0,
         rounds,
-        [setting.population.draw(r) for r in range(rounds)],
-        lambda r, client: minibatches(setting.setting, r, client),
+        [population.draw(r) for r in range(rounds)],
+        lambda r, client: minibatches(settings, r, client),
         work.lr,
         lr_decay=work.lr_decay,
         weight_decay=work.weight_decay,

@@ -15,7 +15,7 @@ from fedkeel.records import leaves
 
 
 class Traits(NamedTuple):
-    """What a method sends down and up and what a client keeps, in units of d; gradients a step."""
+    """What a method sends down and up and what a client keeps, in units of d; gradients per step."""
 
     down: int
     up: int

@@ -48,10 +48,10 @@ def read_back(path: Path, template: Record) -> dict[int, Record]:
 
 
 def test_memories_past_the_budget_lie_in_a_file_and_come_back_as_they_were(tmp_path):
-    store = Store(budget=5_000, scratch=tmp_path)
+    store = Store(budget=5_000, directory=tmp_path)
     for client in range(40):
         store.commit({client: memory(client + 0.1)})
-    assert store.spilled > 30
+    assert store.in_file > 30
     assert list(tmp_path.iterdir()) == []  # the file has no name
     assert set(store) == set(range(40))
     assert len(store) == 40
@@ -65,7 +65,7 @@ def test_the_clients_that_took_part_longest_ago_go_to_the_file_first():
     store.commit({0: memory(7)})
     store.budget = 3_500
     store.commit({9: memory(9)})
-    assert [client in store._near for client in (1, 2, 0, 9)] == [False, False, True, True]
+    assert [client in store._in_ram for client in (1, 2, 0, 9)] == [False, False, True, True]
 
 
 def test_a_memory_read_from_the_file_is_not_changed_by_later_ones():
@@ -81,12 +81,12 @@ def test_rows_of_the_file_are_used_again():
     store = Store(budget=0)
     for value in range(100):
         store.commit({3: memory(value)})
-    (rows,) = store._rows.values()
+    (rows,) = store._tables.values()
     assert rows.put(memory(0)) <= 1
 
 
 def test_the_file_grows_over_several_extents(monkeypatch):
-    monkeypatch.setattr(mmap_store, "_EXTENT", 4096)
+    monkeypatch.setattr(mmap_store, "_GROWTH", 4096)
     store = Store(budget=0)
     store.commit({client: memory(client, size=100) for client in range(50)})
     assert all(same(store[client], memory(client, size=100)) for client in store)
@@ -214,8 +214,8 @@ def test_training_with_spilled_memories_equals_training_in_ram(algorithm, tmp_pa
         )
         ends.append((result, (tmp_path / budget / "model.safetensors").read_bytes()))
     (ram, model), (spilled, other) = ends
-    assert spilled.memories.spilled == len(spilled.memories) > 0
-    assert ram.memories.spilled == 0
+    assert spilled.memories.store.in_file == len(spilled.memories) > 0
+    assert ram.memories.store.in_file == 0
     assert model == other
     assert all(same(ram.memories[client], spilled.memories[client]) for client in ram.memories)
 

@@ -10,13 +10,12 @@ from typing import Any
 import torch
 
 import fedkeel as fk
-from benchlib.ours import arguments, federation, session
+from benchlib.ours import arguments, federation, opened, session
 from benchlib.plan import Log, Plan
 from benchlib.race import Columns, interleave
 from benchlib.stats import median
 from benchlib.workloads import WORKLOADS, Workload, build_model, make_data
 from fedkeel.running.session import Session
-from fedkeel.running.train import open_session
 
 METHODS: dict[str, fk.Algorithm] = {
     "FedAvg": fk.FedAvg(),
@@ -44,7 +43,7 @@ class Played:
     def __init__(self, name: str, played: Session) -> None:
         self.name, self.rounds, self._rows = name, 1, played.rounds()
         first = self.turn()
-        if first < _SHORT or played.loop.engine.name == "stacked":  # whose first round compiles
+        if first < _SHORT or played.context.engine.name == "stacked":  # whose first round compiles
             self.rounds = max(1, min(50, round(0.25 / self.turn())))
 
     def turn(self) -> float:
@@ -56,7 +55,7 @@ class Played:
 
 
 def methods(plan: Plan, log: Log, threads: int | None = None) -> dict[str, Any]:
-    """Interleave rounds of every method on the CNN; two clients a round, so server costs weigh five-fold."""
+    """Interleave rounds of every method on the CNN; two clients per round, so the server weighs five-fold."""
     workload = _SMALL_CNN.with_(cohort=1, samples=250) if plan.quick else _SMALL_CNN
     data = make_data(workload)
     with ExitStack() as stack:
@@ -64,10 +63,10 @@ def methods(plan: Plan, log: Log, threads: int | None = None) -> dict[str, Any]:
         for name, method in METHODS.items():
             log.say(f"methods: opening {name}")
             opened = session(workload, data, method, engine="serial", threads=threads)
-            stack.enter_context(closing(opened.loop.engine))
+            stack.enter_context(closing(opened))
             runners[name] = Played(name, opened)
         columns = _race(runners, 2 * plan.repetitions, plan.methods_seconds, log, "methods")
-    return {"workload": workload.to_json(), "threads": opened.loop.engine.threads, "columns": columns}
+    return {"workload": workload.to_json(), "threads": opened.context.engine.threads, "columns": columns}
 
 
 def sweeps(plan: Plan, log: Log) -> dict[str, Any]:
@@ -85,7 +84,7 @@ def sweeps(plan: Plan, log: Log) -> dict[str, Any]:
         with ExitStack() as stack:
             runners = {}
             for name, opened in make().items():
-                stack.enter_context(closing(opened.loop.engine))
+                stack.enter_context(closing(opened))
                 runners[name] = Played(name, opened)
             columns = _race(runners, 7, plan.sweep_seconds, log, f"sweep {axis}")
         found[axis] = {name: median(column) for name, column in columns.items()}
@@ -115,14 +114,14 @@ def _population(workload: Workload, pool: tuple[torch.Tensor, torch.Tensor], cou
     offsets = torch.arange(0, len(index) + 1, workload.samples)
     data = fk.Federation(x=pool[0], y=pool[1], index=index, offsets=offsets)
     task = fk.Task(build_model(workload))
-    return open_session(task, data, fk.SCAFFOLD(), **arguments(workload), engine="serial")
+    return opened(task, data, fk.SCAFFOLD(), **arguments(workload), engine="serial")
 
 
 def _cohorts() -> dict[str, Session]:
     workload = WORKLOADS["logistic"]
     data = make_data(workload)
     return {
-        f"{size} a round, {engine}": session(workload.with_(cohort=size), data, engine=engine)
+        f"{size} per round, {engine}": session(workload.with_(cohort=size), data, engine=engine)
         for engine in ("serial", "stacked")
         for size in (1, 5, 20, 100)
     }
@@ -144,7 +143,7 @@ def _opened(
     task: fk.Task, workload: Workload, data: tuple[torch.Tensor, torch.Tensor], **options: Any
 ) -> Session:
 
-    return open_session(task, federation(workload, data), fk.FedAvg(), **arguments(workload), **options)
+    return opened(task, federation(workload, data), fk.FedAvg(), **arguments(workload), **options)
 
 
 def _workers() -> dict[str, Session]:

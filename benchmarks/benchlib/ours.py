@@ -11,8 +11,9 @@ import torch
 import fedkeel as fk
 from benchlib.turns import Enough, Turns, job
 from benchlib.workloads import Data, Workload, build_model, load_data
-from fedkeel.running.session import Session
-from fedkeel.running.train import open_session
+from fedkeel.options import Execution
+from fedkeel.running.session import Session, open_session
+from fedkeel.settings import RunSettings
 
 _ENDLESS = 1_000_000
 
@@ -34,7 +35,14 @@ def session(workload: Workload, data: Data, method: fk.Algorithm | None = None, 
     """Return a session whose rounds the caller plays one by one."""
     task = fk.Task(build_model(workload))
     whole = {**arguments(workload), **options}
-    return open_session(task, federation(workload, data), method or fk.FedAvg(), **whole)
+    return opened(task, federation(workload, data), method or fk.FedAvg(), **whole)
+
+
+def opened(task: fk.Task, data: fk.Federation, method: fk.Algorithm, **options: Any) -> Session:
+    """Open a session with the keywords of `train`."""
+    how = {name: options.pop(name) for name in Execution.model_fields if name in options}
+    settings = RunSettings(task=task, federation=data, algorithm=method, **options)
+    return open_session(settings, Execution(**how))
 
 
 class Heard(logging.Handler):

@@ -1,4 +1,4 @@
-"""What can go wrong, one class a kind; the command line turns each into its exit code.
+"""What can go wrong, one class per kind; the command line turns each into its exit code.
 
 Every message names the thing, the value and the fix.
 """

@@ -12,16 +12,25 @@ from hypothesis import strategies as st
 from torch import nn
 
 import fedkeel as fk
-from fedkeel.experiments.recipes.beyond_smoothness import Settings, describe, half_square, main, problem, run
+from fedkeel.experiments.recipes.beyond_smoothness import (
+    ProblemSettings,
+    describe,
+    half_square,
+    main,
+    problem,
+    run,
+)
 from fedkeel.theory import beyond_smoothness as bs
 
-SMALL = Settings(clients=3, samples=2, inputs=8, units=96, rounds=30, points=4, close=2)
+SMALL = ProblemSettings(clients=3, samples=2, inputs=8, units=96, rounds=30, points=4, close=2)
 
 
 @pytest.mark.parametrize("batch_size", [None, 1])
 def test_a_wide_relu_network_stays_under_the_bound(batch_size):
     noisy = batch_size is not None
-    outcome = run(Settings(**{**vars(SMALL), "batch_size": batch_size, "target": 0.5 if noisy else 0.1}))
+    outcome = run(
+        ProblemSettings(**{**vars(SMALL), "batch_size": batch_size, "target": 0.5 if noisy else 0.1})
+    )
     assert outcome.bound.holds
     assert all(line.loss <= line.bound * (1 + 1e-9) for line in outcome.lines)
     assert (outcome.floor > 0) == noisy
@@ -45,7 +54,7 @@ def test_the_network_is_not_smooth_and_has_more_weights_than_samples():
 
 def test_too_many_samples_are_refused():
     with pytest.raises(ValueError, match="6 samples in 4 dimensions: give inputs >="):
-        problem(Settings(clients=3, samples=2, inputs=4))
+        problem(ProblemSettings(clients=3, samples=2, inputs=4))
 
 
 def test_the_recipe_prints_its_table(capsys):

@@ -13,7 +13,15 @@ import fedkeel as fk
 from fedkeel.cli.app import app
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.sweep import Sweep, conclude, play
-from fedkeel.experiments.tune import Choice, Integer, Knob, Log, Uniform, knob, tune
+from fedkeel.experiments.tune import (
+    ChoiceRange,
+    IntegerRange,
+    LogRange,
+    SearchedSetting,
+    UniformRange,
+    knob,
+    tune,
+)
 
 BASE = Experiment().with_settings(
     ["rounds=2", "cohort=2", "data.clients=5", "work.epochs=1", "work.batch_size=50", "engine=serial"]
@@ -79,12 +87,12 @@ def test_a_wrong_sweep_is_refused_before_it_runs(over: str, values: list[str], m
 
 
 def test_ranges_are_read() -> None:
-    assert knob("work.lr=log(0.001, 1)") == Knob("work.lr", "{}", (Log(0.001, 1.0),))
+    assert knob("work.lr=log(0.001, 1)") == SearchedSetting("work.lr", "{}", (LogRange(0.001, 1.0),))
     read = knob("method=FedInit(beta={uniform(0, 0.2)})")
-    assert read == Knob("method", "FedInit(beta={})", (Uniform(0.0, 0.2),))
+    assert read == SearchedSetting("method", "FedInit(beta={})", (UniformRange(0.0, 0.2),))
     assert read.setting({"method": 0.1}) == "method=FedInit(beta=0.1)"
-    assert knob("work.epochs=integer(1, 5)").ranges == (Integer(1, 5),)
-    assert knob("cohort=choice(2, 3)").ranges == (Choice((2, 3)),)
+    assert knob("work.epochs=integer(1, 5)").ranges == (IntegerRange(1, 5),)
+    assert knob("cohort=choice(2, 3)").ranges == (ChoiceRange((2, 3)),)
     two = knob("method=FedSAGD(lam={log(0.01, 1)}, mu={log(0.001, 1)})")
     assert two.setting({"method[0]": 0.1, "method[1]": 0.2}) == "method=FedSAGD(lam=0.1, mu=0.2)"
     for text, message in (

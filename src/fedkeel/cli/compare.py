@@ -13,6 +13,7 @@ from fedkeel.cli import options as opt
 from fedkeel.cli import paths
 from fedkeel.cli.display import RunProgress, console, plain_table
 from fedkeel.errors import Diverged, Stopped, StorageError
+from fedkeel.experiments import COMPARISON_FILE
 from fedkeel.experiments.experiment import Experiment
 
 if TYPE_CHECKING:
@@ -104,13 +105,12 @@ def _run_comparison(comparison: Comparison, out: Path, *, as_json: bool) -> None
 
 def _check_free(out: Path) -> None:
     """Refuse a directory that holds something else."""
-    from fedkeel.experiments.comparison import FILE  # noqa: PLC0415  heavy
     from fedkeel.files import storage_errors  # noqa: PLC0415
 
     with storage_errors(out):
         found = sorted(path.name for path in out.iterdir()) if out.exists() else []
     strangers = [name for name in found if name != ".lock"]
-    if strangers and FILE not in strangers:
+    if strangers and COMPARISON_FILE not in strangers:
         raise StorageError(f"{out}: holds {strangers[0]} and no comparison: choose an empty or new directory")
 
 

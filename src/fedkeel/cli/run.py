@@ -13,6 +13,7 @@ from fedkeel.cli import options as opt
 from fedkeel.cli import paths
 from fedkeel.cli.display import RunProgress, console, shown_time
 from fedkeel.errors import ConfigError, Stopped, StorageError
+from fedkeel.experiments import COMPARISON_FILE
 from fedkeel.experiments.experiment import Experiment
 
 if TYPE_CHECKING:
@@ -61,9 +62,7 @@ def resume(
     as_json: opt.Json = False,
 ) -> None:
     """Go on with a run or a comparison that was stopped; the result is as if it never had been."""
-    from fedkeel.experiments.comparison import FILE  # noqa: PLC0415  heavy
-
-    if (directory / FILE).exists():
+    if (directory / COMPARISON_FILE).exists():
         from fedkeel.cli.compare import go_on  # noqa: PLC0415
 
         go_on(directory, rounds, as_json=as_json)

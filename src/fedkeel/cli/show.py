@@ -14,6 +14,7 @@ from fedkeel.cli import options as opt
 from fedkeel.cli import paths
 from fedkeel.cli.display import console, plain_table, shown_time
 from fedkeel.errors import StorageError
+from fedkeel.experiments import COMPARISON_FILE
 
 _EXAMPLES = "[bold]Examples[/]\n\n"
 _RUNS = _EXAMPLES + "fedkeel runs\n\nfedkeel runs /data/experiments --json"
@@ -48,9 +49,7 @@ def runs(
 
 def show(directory: Directory, as_json: opt.Json = False) -> None:
     """Show a run: its settings, its curve, what it cost. Of a comparison: its table and verdict."""
-    from fedkeel.experiments.comparison import FILE  # noqa: PLC0415  pydantic takes its time
-
-    if (directory / FILE).exists():
+    if (directory / COMPARISON_FILE).exists():
         _show_comparison(directory, as_json=as_json)
     elif as_json:
         _print_json(_whole(directory))

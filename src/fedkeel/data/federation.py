@@ -12,10 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedkeel.data.arrays import Batch, arrays
 from fedkeel.errors import DataError
 from fedkeel.streams import Stream
 
-Batch: TypeAlias = tuple[Tensor, Tensor]
+__all__ = ["Augmentation", "Batch", "Federation", "Transform"]
+
 Transform: TypeAlias = Callable[[Tensor], Tensor]
 Augmentation: TypeAlias = Callable[[Tensor, torch.Generator], Tensor]
 
@@ -89,8 +91,6 @@ class Federation:
     @classmethod
     def from_datasets(cls, clients: Sequence[Any], test: Any = None, **options: Any) -> Federation:
         """Build a federation from one map-style torch `Dataset` a client."""
-        from fedkeel.data.adapters import arrays  # noqa: PLC0415  adapters know every foreign form
-
         pairs = [arrays(client) for client in clients]
         return cls.from_arrays(pairs, None if test is None else arrays(test), **options)
 
@@ -209,10 +209,10 @@ def _pool(clients: Sequence[tuple[Any, Any]]) -> tuple[Tensor, Tensor, Tensor]:
 def _pool_arrays(clients: Sequence[tuple[Any, Any]]) -> tuple[Tensor, Tensor, Tensor] | None:
     """Return the same of flawless NumPy arrays, ten times faster (a million clients); None of others."""
     xs, ys = [x for x, _ in clients], [y for _, y in clients]
-    for arrays in (xs, ys):
-        if not all(type(array) is np.ndarray and array.ndim for array in arrays):
+    for parts in (xs, ys):
+        if not all(type(array) is np.ndarray and array.ndim for array in parts):
             return None
-        if len({(array.dtype, array.shape[1:]) for array in arrays}) > 1:
+        if len({(array.dtype, array.shape[1:]) for array in parts}) > 1:
             return None
     sizes = [len(x) for x in xs]
     if min(sizes) == 0 or sizes != [len(y) for y in ys]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedkeel.errors import ConfigError, Diverged, StorageError
+from fedkeel.experiments import COMPARISON_FILE
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.expression import parse_method, spell_method
 from fedkeel.files import storage_errors, write_durably
@@ -21,11 +22,10 @@ from fedkeel.tomlfile import dump
 if TYPE_CHECKING:
     from fedkeel.running.round import Row
 
-FILE = "comparison.toml"
 SPEED_ONLY = ("rounds", "engine", "threads", "workers", "checkpoint_every", "target")
 
 
-class Job(NamedTuple):
+class PlannedRun(NamedTuple):
     """One run of a comparison."""
 
     method: str
@@ -79,10 +79,10 @@ class Comparison(NamedTuple):
         named = tuple(spell_method(text) for text in methods)
         return cls(named, tuple(map(folder, named)), tuple(range(seeds)), base)
 
-    def jobs(self, out: Path) -> list[Job]:
+    def jobs(self, out: Path) -> list[PlannedRun]:
         """Return the runs, seed after seed, so that a first impression of all methods comes early."""
         return [
-            Job(method, self.experiment(method, seed), out / name / f"seed-{seed}")
+            PlannedRun(method, self.experiment(method, seed), out / name / f"seed-{seed}")
             for seed in self.seeds
             for method, name in zip(self.methods, self.folders, strict=True)
         ]
@@ -101,18 +101,18 @@ class Comparison(NamedTuple):
         }
         with storage_errors(out):
             out.mkdir(parents=True, exist_ok=True)
-            write_durably(out / FILE, dump(table).encode())
+            write_durably(out / COMPARISON_FILE, dump(table).encode())
 
     @classmethod
     def load(cls, out: Path) -> Comparison:
         """Read a comparison back as it was saved, without checking it again, which would need PyTorch."""
         try:
-            table = tomllib.loads((out / FILE).read_text())
+            table = tomllib.loads((out / COMPARISON_FILE).read_text())
             methods, seeds = tuple(table["methods"]), tuple(table["seeds"])
             folders = tuple(table["folders"] if "folders" in table else map(folder, methods))
             return cls(methods, folders, seeds, Experiment.unchecked(table["experiment"]))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, KeyError, TypeError) as problem:
-            raise StorageError(f"{out / FILE}: cannot be read: {problem}") from None
+            raise StorageError(f"{out / COMPARISON_FILE}: cannot be read: {problem}") from None
 
     def command(self) -> str:
         """Return the command line that makes this comparison again."""

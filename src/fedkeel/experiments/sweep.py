@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 
 from fedkeel.errors import ConfigError, Stopped
-from fedkeel.experiments.comparison import SPEED_ONLY, Job
+from fedkeel.experiments.comparison import SPEED_ONLY, PlannedRun
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.files import storage_errors, write_durably
 from fedkeel.report.lines import lines
@@ -41,10 +41,10 @@ class Sweep(NamedTuple):
         if not values:
             raise ConfigError("sweep: give the values, as in --values 0,0.05,0.1")
         made = cls(over, tuple(value.strip() for value in values), tuple(range(seeds)), base)
-        for place, value in enumerate(made.values):
+        for index, value in enumerate(made.values):
             if not value:
-                raise ConfigError(f"sweep: value {place + 1} of {len(values)} is empty: leave it out")
-            if value in made.values[:place]:
+                raise ConfigError(f"sweep: value {index + 1} of {len(values)} is empty: leave it out")
+            if value in made.values[:index]:
                 raise ConfigError(f"sweep: the value {value} is given twice: leave one out")
             made.experiment(value, 0)
         return made
@@ -59,10 +59,10 @@ class Sweep(NamedTuple):
         setting = f"{key}={text.replace('{}', value) if equals else value}"
         return self.base.with_settings([setting, f"seed={seed}"])
 
-    def jobs(self, out: Path) -> list[Job]:
+    def jobs(self, out: Path) -> list[PlannedRun]:
         """Return the runs, seed after seed."""
         return [
-            Job(value, self.experiment(value, seed), out / _folder(value) / f"seed-{seed}")
+            PlannedRun(value, self.experiment(value, seed), out / _folder(value) / f"seed-{seed}")
             for seed in self.seeds
             for value in self.values
         ]
@@ -105,7 +105,7 @@ def play(
     return [trials[value, seed] for value in sweep.values for seed in sweep.seeds]
 
 
-def _in_parallel(jobs: Sequence[Job], workers: int, take: Callable[[Trial], None]) -> None:
+def _in_parallel(jobs: Sequence[PlannedRun], workers: int, take: Callable[[Trial], None]) -> None:
     others = active_children()
     pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_ignore_interrupts)
     try:
@@ -128,10 +128,10 @@ def _ignore_interrupts() -> None:
 
 def _run(label: str, table: dict[str, Any], directory: str) -> Trial:
     """Do one run; a worker of its own gives it one thread, so that workers do not fight for cores."""
-    return Job(label, Experiment.from_table(table), Path(directory)).run()
+    return PlannedRun(label, Experiment.from_table(table), Path(directory)).run()
 
 
-class Outcome(NamedTuple):
+class SweepOutcome(NamedTuple):
     """A sweep's table, the best value by mean final accuracy, and the plot."""
 
     lines: list[Summary]
@@ -139,21 +139,21 @@ class Outcome(NamedTuple):
     plot: str
 
 
-def conclude(sweep: Sweep, trials: Sequence[Trial]) -> Outcome:
+def conclude(sweep: Sweep, trials: Sequence[Trial]) -> SweepOutcome:
     """Return the table over values, the best setting and a plot of the final accuracy against the value."""
     table = [
         line for line in summarise(trials, sweep.base.target or reachable_target(trials)) if line.model == "x"
     ]
-    judged = [line for line in table if line.accuracy is not None]
-    best = max(judged, key=lambda line: line.accuracy or 0.0).method if judged else None
-    places = {value: _number(value, place) for place, value in enumerate(sweep.values)}
-    mean = sorted((places[line.method], 100 * (line.accuracy or 0.0)) for line in judged)
+    evaluated = [line for line in table if line.accuracy is not None]
+    best = max(evaluated, key=lambda line: line.accuracy or 0.0).method if evaluated else None
+    positions = {value: _number(value, index) for index, value in enumerate(sweep.values)}
+    mean = sorted((positions[line.method], 100 * (line.accuracy or 0.0)) for line in evaluated)
     series = {"mean": mean}
     if len(sweep.seeds) > 1:
         for seed in sweep.seeds:
-            ends = [(places[t.method], final(t)) for t in trials if t.seed == seed]
+            ends = [(positions[t.method], final(t)) for t in trials if t.seed == seed]
             series[f"seed {seed}"] = sorted((a, 100 * b) for a, b in ends if b is not None)
-    return Outcome(table, best, lines(f"final accuracy, % against {sweep.over}", series, x=sweep.over))
+    return SweepOutcome(table, best, lines(f"final accuracy, % against {sweep.over}", series, x=sweep.over))
 
 
 def report(sweep: Sweep, trials: Sequence[Trial], out: Path) -> dict[str, Any]:
@@ -172,12 +172,12 @@ def report(sweep: Sweep, trials: Sequence[Trial], out: Path) -> dict[str, Any]:
     return found
 
 
-def _number(value: str, place: int) -> float:
-    """Return where a value stands on the axis: itself where it is a number, else its place in the list."""
+def _number(value: str, index: int) -> float:
+    """Return where a value stands on the axis: itself where it is a number, else its index in the list."""
     try:
         return float(value)
     except ValueError:
-        return float(place)
+        return float(index)
 
 
 def _folder(value: str) -> str:

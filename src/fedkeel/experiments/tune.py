@@ -18,37 +18,37 @@ JOURNAL = "journal.log"
 _BRACES = r"\{([^{}]*)\}"
 
 
-class Uniform(NamedTuple):
+class UniformRange(NamedTuple):
     """A number between two others."""
 
     low: float
     high: float
 
 
-class Log(NamedTuple):
+class LogRange(NamedTuple):
     """A number between two positive others, its logarithm uniform."""
 
     low: float
     high: float
 
 
-class Integer(NamedTuple):
+class IntegerRange(NamedTuple):
     """A whole number between two others, both included."""
 
     low: int
     high: int
 
 
-class Choice(NamedTuple):
+class ChoiceRange(NamedTuple):
     """One of several values."""
 
     values: tuple[Any, ...]
 
 
-Range = Uniform | Log | Integer | Choice
+Range = UniformRange | LogRange | IntegerRange | ChoiceRange
 
 
-class Knob(NamedTuple):
+class SearchedSetting(NamedTuple):
     """A setting to search: its key, a text with {} for each value, and the values' ranges."""
 
     key: str
@@ -60,7 +60,7 @@ class Knob(NamedTuple):
         """Return what its values are called: the key, numbered where there are several."""
         if len(self.ranges) == 1:
             return [self.key]
-        return [f"{self.key}[{place}]" for place in range(len(self.ranges))]
+        return [f"{self.key}[{index}]" for index in range(len(self.ranges))]
 
     def setting(self, chosen: Mapping[str, Any]) -> str:
         """Return the setting with its values, by their names, in it."""
@@ -80,7 +80,7 @@ class Tuned(NamedTuple):
     failed: int
 
 
-def knob(text: str) -> Knob:
+def knob(text: str) -> SearchedSetting:
     """Read `work.lr=log(0.001, 1)` or `method=FedSAGD(lam={log(0.01, 1)}, mu={log(0.001, 1)})`."""
     key, equals, rest = text.partition("=")
     if not equals:
@@ -89,16 +89,16 @@ def knob(text: str) -> Knob:
     template = re.sub(_BRACES, "{}", rest).strip() if inside else "{}"
     ranges = tuple(parse(one, _RANGES, kind="range") for one in inside or [rest])
     for made in ranges:
-        if not isinstance(made, Choice) and not made.low < made.high:
+        if not isinstance(made, ChoiceRange) and not made.low < made.high:
             raise ConfigError(f"tune: {text!r}: the range must rise")
-        if isinstance(made, Log) and made.low <= 0:
+        if isinstance(made, LogRange) and made.low <= 0:
             raise ConfigError(f"tune: {text!r}: a logarithmic range starts above 0")
-    return Knob(key.strip(), template, ranges)
+    return SearchedSetting(key.strip(), template, ranges)
 
 
 def tune(
     base: Experiment,
-    knobs: Sequence[Knob],
+    knobs: Sequence[SearchedSetting],
     out: Path,
     *,
     trials: int = 20,
@@ -148,7 +148,7 @@ def tune(
 
 
 def _attempt(
-    base: Experiment, knobs: Sequence[Knob], chosen: Mapping[str, Any], trial: Any, optuna: Any
+    base: Experiment, knobs: Sequence[SearchedSetting], chosen: Mapping[str, Any], trial: Any, optuna: Any
 ) -> tuple[Any, float | None]:
     """Train with the chosen settings; return how it ended and the last accuracy."""
     experiment = base.with_settings([one.setting(chosen) for one in knobs])
@@ -173,24 +173,24 @@ def _attempt(
 
 def _suggest(trial: Any, name: str, made: Range) -> Any:
     match made:
-        case Uniform(low, high):
+        case UniformRange(low, high):
             return trial.suggest_float(name, low, high)
-        case Log(low, high):
+        case LogRange(low, high):
             return trial.suggest_float(name, low, high, log=True)
-        case Integer(low, high):
+        case IntegerRange(low, high):
             return trial.suggest_int(name, low, high)
-        case Choice(values):
+        case ChoiceRange(values):
             return trial.suggest_categorical(name, values)
 
 
-def _check(base: Experiment, knobs: Sequence[Knob]) -> None:
+def _check(base: Experiment, knobs: Sequence[SearchedSetting]) -> None:
     """Refuse before the search what no trial could use, at one end of every range."""
     for one in knobs:
         base.with_settings([one.setting(dict(zip(one.names, map(_first, one.ranges), strict=True)))])
 
 
 def _first(made: Range) -> Any:
-    return made.values[0] if isinstance(made, Choice) else made.low
+    return made.values[0] if isinstance(made, ChoiceRange) else made.low
 
 
 def _sampler_seed(seed: int, number: int) -> int:
@@ -202,7 +202,7 @@ def _over(study: Any) -> list[Any]:
     return [trial for trial in study.trials if trial.state.is_finished()]
 
 
-def _summary(study: Any, knobs: Sequence[Knob], optuna: Any) -> Tuned:
+def _summary(study: Any, knobs: Sequence[SearchedSetting], optuna: Any) -> Tuned:
     states = optuna.trial.TrialState
     ended = [trial.state for trial in _over(study)]
     best = study.best_trial if states.COMPLETE in ended else None
@@ -225,24 +225,24 @@ def _optuna() -> Any:
     return optuna
 
 
-def uniform(low: float, high: float) -> Uniform:
+def uniform(low: float, high: float) -> UniformRange:
     """A number between two others."""
-    return Uniform(float(low), float(high))
+    return UniformRange(float(low), float(high))
 
 
-def log(low: float, high: float) -> Log:
+def log(low: float, high: float) -> LogRange:
     """A number between two positive others, its logarithm uniform."""
-    return Log(float(low), float(high))
+    return LogRange(float(low), float(high))
 
 
-def integer(low: int, high: int) -> Integer:
+def integer(low: int, high: int) -> IntegerRange:
     """A whole number between two others."""
-    return Integer(low, high)
+    return IntegerRange(low, high)
 
 
-def choice(*values: Any) -> Choice:
+def choice(*values: Any) -> ChoiceRange:
     """One of several values."""
-    return Choice(values)
+    return ChoiceRange(values)
 
 
 _RANGES: dict[str, Callable[..., Range]] = {

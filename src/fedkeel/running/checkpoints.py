@@ -82,7 +82,7 @@ class Checkpoints:
             os.replace(temporary, self.path / name)
             sync_directory(self.path)
             self._segments, self.latest = kept, name
-            store.settle()
+            store.mark_saved()
             self._prune()
 
     def read(self, report: Callable[[str], None]) -> Loaded | None:

@@ -16,7 +16,7 @@ from torch import Tensor
 from fedkeel.files import storage_errors
 from fedkeel.records import Record, is_record, leaves, rebuild, transform
 
-_EXTENT = 64 * 2**20  # the file grows by so much at least
+_GROWTH = 64 * 2**20  # the file grows by so much at least
 _ALIGNED = 64
 
 
@@ -28,15 +28,15 @@ class _Leaf(NamedTuple):
     device: torch.device
 
 
-class Rows:
+class MmapTable:
     """Records of one shape, each in a row of fixed size."""
 
-    def __init__(self, like: Record, scratch: Path | None = None) -> None:
+    def __init__(self, like: Record, directory: Path | None = None) -> None:
         self.kind = kind_of(like)
         self._template = transform(lambda tensor: tensor.new_empty(0), like)
-        self._leaves, self._size = _lay(like)
-        self._scratch = Path(tempfile.gettempdir()) if scratch is None else scratch
-        with storage_errors(self._scratch), tempfile.TemporaryFile(dir=self._scratch) as file:
+        self._leaves, self._size = _offsets(like)
+        self._directory = Path(tempfile.gettempdir()) if directory is None else directory
+        with storage_errors(self._directory), tempfile.TemporaryFile(dir=self._directory) as file:
             self._handle = os.dup(file.fileno())
         self._close = weakref.finalize(self, os.close, self._handle)
         self._map: mmap.mmap | None = None
@@ -80,8 +80,8 @@ class Rows:
     def _grow(self) -> None:
         """Map a larger file, its room set aside first: a full disk is then an error, not a crash."""
         had = 0 if self._map is None else len(self._map)
-        more = max(_EXTENT, had // 4, self._size)
-        with storage_errors(self._scratch):
+        more = max(_GROWTH, had // 4, self._size)
+        with storage_errors(self._directory):
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(self._handle, had, more)
             else:
@@ -99,7 +99,7 @@ def kind_of(record: Record) -> Hashable:
     return record.dtype, record.shape, record.device
 
 
-def _lay(like: Record) -> tuple[list[_Leaf], int]:
+def _offsets(like: Record) -> tuple[list[_Leaf], int]:
     laid, end = [], 0
     for name, tensor in leaves(like):
         laid.append(_Leaf(name, end, tensor.dtype, tensor.shape, tensor.device))

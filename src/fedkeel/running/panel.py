@@ -22,13 +22,13 @@ class MethodMemories(Mapping[int, Record]):
     """The methods' own memories in a store that holds the probes' notes too."""
 
     def __init__(self, store: Mapping[int, ClientMemory]) -> None:
-        self._store = store
+        self.store = store
 
     def __getitem__(self, client: int) -> Record:
-        return self._store[client].method
+        return self.store[client].method
 
     def __iter__(self) -> Iterator[int]:
-        return (client for client in self._store if self._store[client].method)
+        return (client for client in self.store if self.store[client].method)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -130,5 +130,5 @@ def run_view(settings: RunSettings, oracle: Oracle) -> RunView:
         settings.federation,
         list(settings.task.metrics),
         oracle.layout,
-        settings.weighting == "uniform",
+        settings.uniform_weights,
     )

@@ -84,7 +84,7 @@ def unpack(session: Session, loaded: Loaded) -> RunState:
     for client, memory in loaded.memories:
         placed = {name: tensor.to(device) for name, tensor in memory.items()}
         session.store.commit({client: panel.restored(template, placed)})
-    session.store.settle()
+    session.store.mark_saved()
     return RunState(values["round"], values["stage"], x0, server, tensors["buffers"], probes)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fedkeel.errors import ConfigError
 from fedkeel.records import Record, leaves
-from fedkeel.running.mmap_store import Rows, kind_of
+from fedkeel.running.mmap_store import MmapTable, kind_of
 
 BUDGET = "FEDKEEL_MEMORY_BUDGET"
 _DEFAULT = 2 * 2**30
@@ -26,7 +26,7 @@ class Store(Mapping[int, Record]):
     """Client → memory, and what has changed since the last checkpoint.
 
     `budget` is in bytes; by default the environment's FEDKEEL_MEMORY_BUDGET (as 512M or 8G), else 2 GiB.
-    `scratch` is the directory of the file beyond; by default the system's own for temporary files.
+    `directory` is where the file beyond lies; by default the system's own for temporary files.
     """
 
     def __init__(
@@ -34,86 +34,86 @@ class Store(Mapping[int, Record]):
         memories: Mapping[int, Record] | None = None,
         *,
         budget: int | None = None,
-        scratch: Path | None = None,
+        directory: Path | None = None,
     ) -> None:
         self.budget = budget_from_environment() if budget is None else budget
-        self._scratch = scratch
-        self._near: OrderedDict[int, Record] = OrderedDict()  # the longest unused first
-        self._far: dict[int, tuple[Rows, int]] = {}
-        self._rows: dict[Hashable, Rows] = {}
+        self._directory = directory
+        self._in_ram: OrderedDict[int, Record] = OrderedDict()  # the longest unused first
+        self._in_file: dict[int, tuple[MmapTable, int]] = {}
+        self._tables: dict[Hashable, MmapTable] = {}
         self._held = 0
         self._changed: set[int] = set()
         self._cleared = False
         self.commit(memories or {})
-        self.settle()
+        self.mark_saved()
 
     def __getitem__(self, client: int) -> Record:
-        if client in self._near:
-            return self._near[client]
-        rows, row = self._far[client]
-        return rows.get(row)
+        if client in self._in_ram:
+            return self._in_ram[client]
+        table, row = self._in_file[client]
+        return table.get(row)
 
     def __contains__(self, client: object) -> bool:
-        return client in self._near or client in self._far
+        return client in self._in_ram or client in self._in_file
 
     def __iter__(self) -> Iterator[int]:
-        return chain(self._far, self._near)
+        return chain(self._in_file, self._in_ram)
 
     def __len__(self) -> int:
-        return len(self._near) + len(self._far)
+        return len(self._in_ram) + len(self._in_file)
 
     @property
-    def spilled(self) -> int:
+    def in_file(self) -> int:
         """Return how many memories lie in the file."""
-        return len(self._far)
+        return len(self._in_file)
 
     def kind(self, client: int) -> Hashable:
         """Return the shape of a client's memory, without reading it from the file."""
-        return kind_of(self._near[client]) if client in self._near else self._far[client][0].kind
+        return kind_of(self._in_ram[client]) if client in self._in_ram else self._in_file[client][0].kind
 
     def commit(self, memories: Mapping[int, Record]) -> None:
         """Take over a round's new memories."""
         for client, memory in memories.items():
             self._drop(client)
-            self._near[client] = memory
+            self._in_ram[client] = memory
             self._held += _cost(memory)
             self._changed.add(client)
             self._shrink()
 
     def clear(self) -> None:
         """Forget all memories (a new stage begins)."""
-        self._near.clear()
-        self._far.clear()
-        for rows in self._rows.values():
-            rows.close()
-        self._rows.clear()
+        self._in_ram.clear()
+        self._in_file.clear()
+        for table in self._tables.values():
+            table.close()
+        self._tables.clear()
         self._held = 0
         self._changed.clear()
         self._cleared = True
 
     def changes(self) -> tuple[bool, set[int]]:
-        """Return whether all older memories were dropped, and who changed, since `settle`."""
+        """Return whether all older memories were dropped, and who changed, since `mark_saved`."""
         return self._cleared, set(self._changed)
 
-    def settle(self) -> None:
+    def mark_saved(self) -> None:
         """Count all changes as kept: a checkpoint holds them."""
         self._cleared, self._changed = False, set()
 
     def _drop(self, client: int) -> None:
-        if client in self._near:
-            self._held -= _cost(self._near.pop(client))
-        elif client in self._far:
-            rows, row = self._far.pop(client)
-            rows.free(row)
+        if client in self._in_ram:
+            self._held -= _cost(self._in_ram.pop(client))
+        elif client in self._in_file:
+            table, row = self._in_file.pop(client)
+            table.free(row)
 
     def _shrink(self) -> None:
-        while self._held > self.budget and self._near:
-            client, memory = next(iter(self._near.items()))
+        while self._held > self.budget and self._in_ram:
+            client, memory = next(iter(self._in_ram.items()))
             kind = kind_of(memory)
-            if kind not in self._rows:
-                self._rows[kind] = Rows(memory, self._scratch)
-            self._far[client] = self._rows[kind], self._rows[kind].put(memory)
-            del self._near[client]
+            if kind not in self._tables:
+                self._tables[kind] = MmapTable(memory, self._directory)
+            self._in_file[client] = self._tables[kind], self._tables[kind].put(memory)
+            del self._in_ram[client]
             self._held -= _cost(memory)
 
 

@@ -162,7 +162,7 @@ def take_up(
     """Set a fresh session to what its run directory holds, or begin the run there; return its manifest."""
     directory, rounds = recorder.directory, session.context.settings.rounds
     manifest = manifest_of(session.context)
-    session.store = Store(scratch=directory.path)
+    session.store = Store(directory=directory.path)
     if directory.holds_run:
         manifest = same_experiment(directory, manifest)
         recorder.restore(session)

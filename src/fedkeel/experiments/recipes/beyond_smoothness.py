@@ -38,7 +38,7 @@ _ROUGH = 0.5  # local rate of the first pilot
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class ProblemSettings:
     """Clients, samples of each, inputs and units of the network, K, minibatch size (None: all), rounds, seed.
 
     `target` is ε as a share of the first loss; with minibatches it sets how small the steps are.
@@ -58,7 +58,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Line:
+class BoundedRound:
     """A round, the loss after it, and the repaired bound."""
 
     round: int
@@ -67,13 +67,13 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RecipeOutcome:
     """The constants along the run, its steps, its lines, and the theorem's conditions."""
 
     found: Findings
     constants: bs.Constants
     steps: bs.Steps
-    lines: tuple[Line, ...]
+    lines: tuple[BoundedRound, ...]
     bound: Bound
 
     @property
@@ -87,7 +87,7 @@ def half_square(output: Tensor, target: Tensor) -> Tensor:
     return 0.5 * ((output[..., 0] - target) ** 2).mean()
 
 
-def problem(s: Settings) -> tuple[Task, Federation]:
+def problem(s: ProblemSettings) -> tuple[Task, Federation]:
     """Return orthonormal inputs with random signs to learn, and a wide ReLU layer; fixed ±1/√units on top."""
     count = s.clients * s.samples
     if count > s.inputs:
@@ -106,7 +106,7 @@ def problem(s: Settings) -> tuple[Task, Federation]:
     return Task(model, half_square, {}), federation
 
 
-def run(s: Settings) -> Outcome:
+def run(s: ProblemSettings) -> RecipeOutcome:
     """Choose steps by theory, train with them, measure the constants along that run, and bound it."""
     task, federation = problem(s)
     steps = _steps(s, _study(s, task, federation, bs.Steps(K=s.K, eta_l=_ROUGH), min(s.rounds, 60)))
@@ -114,16 +114,18 @@ def run(s: Settings) -> Outcome:
     losses = _losses(s, task, federation, steps)
     c = found.fit.at(steps)
     bounds = [bs.theorem_4_7(c, steps, gap_0=found.start_loss, r=round) for round in range(len(losses))]
-    lines = [Line(r, loss, one.value) for r, (loss, one) in enumerate(zip(losses, bounds, strict=True))]
-    return Outcome(found, c, steps, tuple(lines), bounds[-1])
+    lines = [
+        BoundedRound(r, loss, one.value) for r, (loss, one) in enumerate(zip(losses, bounds, strict=True))
+    ]
+    return RecipeOutcome(found, c, steps, tuple(lines), bounds[-1])
 
 
-def _study(s: Settings, task: Task, federation: Federation, steps: bs.Steps, rounds: int) -> Findings:
+def _study(s: ProblemSettings, task: Task, federation: Federation, steps: bs.Steps, rounds: int) -> Findings:
     effort = Effort(rounds=rounds, points=s.points, close=s.close)
     return study(_settings(s, task, federation, steps), effort=effort)
 
 
-def _settings(s: Settings, task: Task, federation: Federation, steps: bs.Steps) -> RunSettings:
+def _settings(s: ProblemSettings, task: Task, federation: Federation, steps: bs.Steps) -> RunSettings:
     return RunSettings(
         task=task,
         federation=federation,
@@ -135,7 +137,7 @@ def _settings(s: Settings, task: Task, federation: Federation, steps: bs.Steps) 
     )
 
 
-def _steps(s: Settings, found: Findings) -> bs.Steps:
+def _steps(s: ProblemSettings, found: Findings) -> bs.Steps:
     """Return the steps with few rounds to the target that Theorem 4.7 allows."""
     prospect = best_steps(
         Given(
@@ -158,7 +160,7 @@ def _steps(s: Settings, found: Findings) -> bs.Steps:
     return prospect.steps
 
 
-def _losses(s: Settings, task: Task, federation: Federation, steps: bs.Steps) -> list[float]:
+def _losses(s: ProblemSettings, task: Task, federation: Federation, steps: bs.Steps) -> list[float]:
     """Train and return the loss over all clients before the first and after each round."""
     settings = _settings(s, task, federation, steps)
     with closing(open_session(settings, SERIAL)) as session:
@@ -167,7 +169,7 @@ def _losses(s: Settings, task: Task, federation: Federation, steps: bs.Steps) ->
         return [first["loss"], *(row["loss"] for row in session.rounds())]
 
 
-def describe(outcome: Outcome, lines: int = 11) -> str:
+def describe(outcome: RecipeOutcome, lines: int = 11) -> str:
     """Return the table: loss and bound at some rounds, and what they rest on."""
     c, steps = outcome.constants, outcome.steps
     last = len(outcome.lines) - 1
@@ -198,7 +200,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     rounds = given.rounds or (250 if given.batch_size is None else 1000)
     target = given.target or (0.1 if given.batch_size is None else 0.5)
-    print(describe(run(Settings(batch_size=given.batch_size, rounds=rounds, target=target, seed=given.seed))))
+    print(
+        describe(
+            run(ProblemSettings(batch_size=given.batch_size, rounds=rounds, target=target, seed=given.seed))
+        )
+    )
 
 
 if __name__ == "__main__":
