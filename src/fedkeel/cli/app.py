@@ -54,7 +54,7 @@ COMMANDS = {
     ),
     "bounds": (
         "bounds",
-        "Tabulate and plot bounds against T, K, N or β, as printed and repaired, for given constants.",
+        "Tabulate and plot bounds against T, K, N or β, as printed and repaired, for chosen constants.",
     ),
     "costs": (
         "costs",

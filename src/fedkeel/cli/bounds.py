@@ -61,7 +61,7 @@ def bounds(
     html: Annotated[Path | None, typer.Option(help="Also write a page with the curves.")] = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Tabulate and plot bounds against T, K, N or β, as printed and repaired, for given constants.
+    """Tabulate and plot bounds against T, K, N or β, as printed and repaired, for chosen constants.
 
     A number in parentheses is the formula's where a condition is violated; a dash: the formula breaks down.
     """
