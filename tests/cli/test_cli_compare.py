@@ -138,3 +138,16 @@ def test_resume_with_more_rounds_goes_on_with_every_run(fedkeel, rounds):
     fedkeel("compare", "fedavg", "fedcm", *TINY, "--seeds", "1", "--out", "c")
     found = json.loads(fedkeel("resume", "c", "--rounds", rounds, "--json").stdout)
     assert [run["rounds"] for run in found["runs"]] == [5, 5]
+
+
+def test_a_comparison_kept_by_an_older_version_is_shown_and_resumed(fedkeel):
+    """Its file does not say where the methods' runs are kept: that follows from the methods."""
+    fedkeel("compare", "fedavg", "fedprox(mu=0.1)", *TINY, "--seeds", "1", "--out", "c")
+    file = Path("c/comparison.toml")
+    before = json.loads(fedkeel("show", "c", "--json").stdout)
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(line for line in lines if not line.startswith("folders")))
+    assert json.loads(fedkeel("show", "c", "--json").stdout) == before
+    assert fedkeel("resume", "c").stdout.count("kept from before") == 2
+    file.write_text("methods = ['FedAvg']\nseeds = [0]\n")
+    assert "comparison.toml: cannot be read: 'experiment'" in fedkeel("show", "c", code=6).stderr
