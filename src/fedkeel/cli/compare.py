@@ -11,8 +11,10 @@ import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
-from fedkeel.cli.display import Board, console, plain_table
+from fedkeel.cli.display import RunProgress, console, plain_table
 from fedkeel.errors import Diverged, Stopped, StorageError
+from fedkeel.experiments import COMPARISON_FILE
+from fedkeel.experiments.experiment import Experiment
 
 if TYPE_CHECKING:
     from fedkeel.experiments.comparison import Comparison
@@ -46,32 +48,16 @@ def register(app: typer.Typer) -> None:
 def demo(out: opt.Out = None, as_json: opt.Json = False) -> None:
     """See a result in a minute: three methods × three seeds on digits, on clients that differ strongly."""
     from fedkeel.experiments.comparison import Comparison  # noqa: PLC0415  heavy
-    from fedkeel.experiments.experiment import Experiment  # noqa: PLC0415
 
     base = Experiment().with_settings(_DEMO)
-    _go(Comparison.of(_DEMO_METHODS, 3, base), out or paths.fresh("demo"), as_json=as_json)
+    _run_comparison(Comparison.of(_DEMO_METHODS, 3, base), out or paths.fresh("demo"), as_json=as_json)
 
 
+@opt.takes_experiment(leave_out=("method", "seed"))
 def compare(
+    experiment: Experiment,
     methods: opt.Methods,
-    seeds: Annotated[int, typer.Option(min=1, help="Seeds a method: 0, 1, 2, …")] = 3,
-    file: opt.File = None,
-    data: opt.Data = None,
-    split: opt.Split = None,
-    clients: opt.Clients = None,
-    model: opt.Model = None,
-    epochs: opt.Epochs = None,
-    steps: opt.Steps = None,
-    batch_size: opt.BatchSize = None,
-    lr: opt.Rate = None,
-    weight_decay: opt.WeightDecay = None,
-    rounds: opt.Rounds = None,
-    cohort: opt.Cohort = None,
-    engine: opt.Engine = None,
-    eval_every: opt.EvalEvery = None,
-    target: opt.Target = None,
-    probes: opt.Probes = None,
-    settings: opt.Settings = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds per method: 0, 1, 2, …")] = 3,
     out: opt.Out = None,
     as_json: opt.Json = False,
 ) -> None:
@@ -80,11 +66,10 @@ def compare(
     A seed decides the split, the first model, the cohorts and the minibatches, and is shared by all methods.
     Without --target, the highest accuracy that every run reached serves.
     """
-    base = opt.experiment(file, settings, locals())
     from fedkeel.experiments.comparison import Comparison  # noqa: PLC0415  heavy
 
-    comparison = Comparison.of(methods, seeds, base)
-    _go(comparison, out or paths.fresh("compare"), as_json=as_json)
+    comparison = Comparison.of(methods, seeds, experiment)
+    _run_comparison(comparison, out or paths.fresh("compare"), as_json=as_json)
 
 
 def go_on(directory: Path, rounds: int | None, *, as_json: bool) -> None:
@@ -92,15 +77,15 @@ def go_on(directory: Path, rounds: int | None, *, as_json: bool) -> None:
     from fedkeel.experiments.comparison import Comparison  # noqa: PLC0415  heavy
 
     comparison = Comparison.load(directory)
-    if rounds is not None:
-        comparison = comparison._replace(base=comparison.base.with_settings([f"rounds={rounds}"]))
-    _go(comparison, directory, as_json=as_json)
+    longer = [] if rounds is None else [f"rounds={rounds}"]
+    checked = comparison.base.with_settings(longer)
+    _run_comparison(comparison._replace(base=checked), directory, as_json=as_json)
 
 
-def _go(comparison: Comparison, out: Path, *, as_json: bool) -> None:
+def _run_comparison(comparison: Comparison, out: Path, *, as_json: bool) -> None:
     _check_free(out)
     try:
-        trials = _play(comparison, out, quiet=as_json)
+        trials = _train_all(comparison, out, quiet=as_json)
     except Stopped as stop:
         command = f"fedkeel resume {shlex.quote(str(out))}"
         raise Stopped(f"\n{stop}\nresume with: {command}") from None
@@ -120,19 +105,20 @@ def _go(comparison: Comparison, out: Path, *, as_json: bool) -> None:
 
 def _check_free(out: Path) -> None:
     """Refuse a directory that holds something else."""
-    from fedkeel.experiments.comparison import FILE  # noqa: PLC0415  heavy
     from fedkeel.files import storage_errors  # noqa: PLC0415
 
     with storage_errors(out):
         found = sorted(path.name for path in out.iterdir()) if out.exists() else []
     strangers = [name for name in found if name != ".lock"]
-    if strangers and FILE not in strangers:
+    if strangers and COMPARISON_FILE not in strangers:
         raise StorageError(f"{out}: holds {strangers[0]} and no comparison: choose an empty or new directory")
 
 
-def _play(comparison: Comparison, out: Path, *, quiet: bool) -> list[Trial]:
-    """Play what is not played yet. What is compared is written with the first round, so that a mistake in
-    the settings leaves nothing behind."""
+def _train_all(comparison: Comparison, out: Path, *, quiet: bool) -> list[Trial]:
+    """Make the runs that are not finished yet.
+
+    What is compared is written with the first round, so that a mistake in the settings leaves nothing behind.
+    """
     from fedkeel.report.tables import final  # noqa: PLC0415
     from fedkeel.running.run_directory import read_rows  # noqa: PLC0415
 
@@ -145,16 +131,16 @@ def _play(comparison: Comparison, out: Path, *, quiet: bool) -> list[Trial]:
         if not saved:
             comparison.save(out)
             saved = True
-        board.row(row)
+        progress.row(row)
 
-    with Board([f"{j.method}, seed {j.seed}" for j in jobs], comparison.base.rounds, stderr=quiet) as board:
-        for place, job in enumerate(jobs):
+    names = [f"{job.method}, seed {job.seed}" for job in jobs]
+    with RunProgress(names, comparison.base.rounds, stderr=quiet) as progress:
+        for index, job in enumerate(jobs):
             kept = job.finished() is not None
-            board.begin(place, 0 if kept else len(read_rows(job.directory)))
+            progress.begin(index, 0 if kept else len(read_rows(job.directory)))
             trial = job.run(callback=on_row)
             state = "diverged" if trial.problem else "kept from before" if kept else "done"
-            board.done[place] = len(trial.rows)
-            board.end(place, state, final(trial))
+            progress.end(index, state, final(trial), rounds=len(trial.rows))
             trials.append(trial)
     return sorted(trials, key=lambda trial: comparison.methods.index(trial.method))
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedkeel.cli import options as opt
-from fedkeel.cli.advise_progress import StudyProgress
 from fedkeel.cli.display import console, plain_table
+from fedkeel.cli.stage_progress import StageProgress
 
 if TYPE_CHECKING:
     from fedkeel.studies.costs import Finding, Line, Quantity
@@ -52,7 +52,7 @@ def costs(
     rounds: Annotated[int, typer.Option(min=2, help="Rounds of each run.")] = 10,
     as_json: opt.Json = False,
 ) -> None:
-    """Count what methods cost in short real runs, beside what the papers print, and say where they differ.
+    """Count what methods cost in short real runs, beside what the papers print; say where they differ.
 
     FedInit's Tables 7 and 9, the poster's table and the communication column of FedSAGD's Table 1.
     """
@@ -60,7 +60,7 @@ def costs(
     from fedkeel.studies.costs import count, findings  # noqa: PLC0415
 
     named = {spell_method(text): parse_method(text) for text in methods or _PRINTED}
-    with StudyProgress(stderr=True) as stages:
+    with StageProgress(stderr=True) as stages:
         what = f"rounds of {len(named)} methods" if len(named) > 1 else "rounds"
         lines = count(list(named.items()), rounds=rounds, progress=partial(stages.update, what))
     found = findings(lines)
@@ -117,7 +117,7 @@ _LEGEND = (
 )
 _SECONDS = (
     "seconds: a round's processor time over that of FedAvg's round beside it, the median of {rounds} rounds; "
-    "all methods play a round in turn, on one thread, after one to warm up. It depends on machine and model: "
+    "all methods run a round in turn, on one thread, after one to warm up. It depends on machine and model: "
     "here a tiny network, in the paper a ResNet-18."
 )
 

@@ -1,4 +1,4 @@
-"""Progress of a study: a bar on a terminal, one line per stage elsewhere."""
+"""How far a study is: a bar on a terminal, one line per stage elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from fedkeel.cli.display import console
 
 
-class StudyProgress:
+class StageProgress:
     """Shows the stages of a study as they come; `stderr` keeps stdout free for JSON."""
 
     def __init__(self, *, stderr: bool = False) -> None:
@@ -37,7 +37,7 @@ class StudyProgress:
             self.bar.stop()
 
     def update(self, stage: str, done: int, total: int) -> None:
-        """Show how much of a stage is done."""
+        """Show that so much of a stage is done."""
         if self.console.is_terminal:
             if stage != self.stage:
                 self.task = self.bar.add_task(stage, total=total)
