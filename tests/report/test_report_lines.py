@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fedkeel.report import Trial, judge, make_page
+from fedkeel.report import Trial, find_verdict, make_page
 from fedkeel.report.lines import averaged, diagnostics, lines
 
 
@@ -50,5 +50,5 @@ def test_rows_of_seeds_are_averaged_and_gaps_left_out() -> None:
 @pytest.mark.parametrize(("more", "shown"), [({"drift": 2.0}, True), ({}, False)])
 def test_the_page_draws_diagnostics_where_they_were_asked_for(more: Any, shown: bool) -> None:
     trials = [Trial(method, seed, rows(1.0, **more)) for method in ("A", "B") for seed in range(2)]
-    page = make_page("t", trials, judgement=judge(trials), target=None, commands=["x"], settings="y")
+    page = make_page("t", trials, verdict=find_verdict(trials), target=None, commands=["x"], settings="y")
     assert ("<h2>Diagnostics</h2>" in page) is shown

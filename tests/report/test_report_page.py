@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from fedkeel.report import Trial, judge, make_page
+from fedkeel.report import Trial, find_verdict, make_page
 from fedkeel.report.chart import chart, series_of
 
 
@@ -33,7 +33,7 @@ def text() -> str:
     return make_page(
         "A & B",
         TRIALS,
-        judgement=judge(TRIALS),
+        verdict=find_verdict(TRIALS),
         target=0.5,
         commands=["fedkeel compare FedAvg 'relaxed(SCAFFOLD)' --seeds 2"],
         settings="rounds = 3\n",
@@ -94,4 +94,4 @@ def test_the_chart_is_well_formed_and_stays_inside_its_frame():
 def test_few_rounds_flat_curves_and_no_rounds_draw_something():
     assert "<svg" in chart(series_of([trial("A", 0, 0.5)]))
     assert "<svg" in chart(series_of([trial("A", 0, 0.5, 0.5), trial("B", 0, 0.5, None)]))
-    assert "No round was judged" in chart(series_of([trial("A", 0)]))
+    assert "No round was evaluated" in chart(series_of([trial("A", 0)]))

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from fedkeel.report import Trial, judge
+from fedkeel.report import Trial, find_verdict
 from fedkeel.report.verdict import paired_interval, student_quantile
 
 # Student's t, two-sided 95 %, from printed tables.
@@ -36,7 +36,7 @@ def test_the_interval_is_students_on_paired_differences():
 
 
 def test_a_clear_winner_is_named_with_its_margin_and_interval():
-    found = judge(trials(FedAvg=[0.80, 0.85, 0.90], SCAFFOLD=[0.82, 0.88, 0.94]))
+    found = find_verdict(trials(FedAvg=[0.80, 0.85, 0.90], SCAFFOLD=[0.82, 0.88, 0.94]))
     assert found.winner == "SCAFFOLD"
     assert found.sentence == (
         "SCAFFOLD won with 88.0 %: 3.0 points above FedAvg (95 % interval 0.5 to 5.5, 3 seeds)."
@@ -47,13 +47,13 @@ def test_a_clear_winner_is_named_with_its_margin_and_interval():
 
 
 def test_seeds_are_paired_so_a_hard_seed_does_not_blur_the_difference():
-    wild = judge(trials(A=[0.50, 0.70, 0.90], B=[0.49, 0.69, 0.89]))
+    wild = find_verdict(trials(A=[0.50, 0.70, 0.90], B=[0.49, 0.69, 0.89]))
     assert wild.differences[0].resolved
     assert wild.differences[0].low == pytest.approx(0.01)
 
 
 def test_an_interval_with_zero_resolves_nothing():
-    found = judge(trials(A=[0.80, 0.90], B=[0.83, 0.85]))
+    found = find_verdict(trials(A=[0.80, 0.90], B=[0.83, 0.85]))
     assert "No difference resolved between A, first with 85.0 %, and B" in found.sentence
     assert not found.differences[0].resolved
     half = 12.7062 * math.sqrt(2) * 0.04 / math.sqrt(2)  # differences −3 and 5: mean 1, deviation 4·√2
@@ -61,25 +61,25 @@ def test_an_interval_with_zero_resolves_nothing():
 
 
 def test_one_seed_gives_no_interval_and_says_so():
-    found = judge(trials(A=[0.9], B=[0.8]))
+    found = find_verdict(trials(A=[0.9], B=[0.8]))
     assert "with one seed no interval can be given" in found.sentence
     assert found.differences[0].low is None
 
 
 def test_several_methods_are_split_into_resolved_and_not():
-    found = judge(trials(A=[0.90, 0.91, 0.92], B=[0.90, 0.90, 0.93], C=[0.50, 0.51, 0.52]))
+    found = find_verdict(trials(A=[0.90, 0.91, 0.92], B=[0.90, 0.90, 0.93], C=[0.50, 0.51, 0.52]))
     assert "No difference resolved between A" in found.sentence
     assert "A is 40.0 points above C" in found.sentence
 
 
 def test_runs_that_diverged_do_not_win_and_are_named():
     runs = [*trials(A=[0.5, 0.6]), trial("B", 0, 0.99, "diverged"), trial("B", 1, 0.99, "diverged")]
-    found = judge(runs)
+    found = find_verdict(runs)
     assert found.winner == "A"
     assert "B did not finish" in found.sentence
-    assert judge([trial("B", 0, 0.9, "diverged")]).winner is None
+    assert find_verdict([trial("B", 0, 0.9, "diverged")]).winner is None
 
 
 def test_equal_methods_are_not_resolved():
-    found = judge(trials(A=[0.5, 0.6], B=[0.5, 0.6]))
+    found = find_verdict(trials(A=[0.5, 0.6], B=[0.5, 0.6]))
     assert "No difference resolved" in found.sentence

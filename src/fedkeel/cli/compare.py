@@ -54,7 +54,7 @@ def demo(out: opt.Out = None, as_json: opt.Json = False) -> None:
 
 def compare(
     methods: opt.Methods,
-    seeds: Annotated[int, typer.Option(min=1, help="Seeds a method: 0, 1, 2, …")] = 3,
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds per method: 0, 1, 2, …")] = 3,
     file: opt.File = None,
     data: opt.Data = None,
     split: opt.Split = None,
@@ -161,10 +161,10 @@ def _play(comparison: Comparison, out: Path, *, quiet: bool) -> list[Trial]:
 
 def report(comparison: Comparison, trials: list[Trial], out: Path) -> dict[str, Any]:
     """Return the comparison's numbers for people and programs."""
-    from fedkeel.report import judge, reachable_target, summarise  # noqa: PLC0415
+    from fedkeel.report import find_verdict, reachable_target, summarise  # noqa: PLC0415
 
     target = comparison.base.target or reachable_target(trials)
-    judgement = judge(trials)
+    verdict = find_verdict(trials)
     folders = {(job.method, job.seed): str(job.directory) for job in comparison.jobs(out)}
     return {
         "directory": str(out),
@@ -173,8 +173,8 @@ def report(comparison: Comparison, trials: list[Trial], out: Path) -> dict[str, 
         "target": target,
         "methods": [line._asdict() for line in summarise(trials, target)],
         "verdict": {
-            **judgement._asdict(),
-            "differences": [{**d._asdict(), "resolved": d.resolved} for d in judgement.differences],
+            **verdict._asdict(),
+            "differences": [{**d._asdict(), "resolved": d.resolved} for d in verdict.differences],
         },
         "runs": [
             {
@@ -191,13 +191,13 @@ def report(comparison: Comparison, trials: list[Trial], out: Path) -> dict[str, 
 
 
 def _write_page(comparison: Comparison, trials: list[Trial], path: Path) -> None:
-    from fedkeel.report import judge, make_page, reachable_target  # noqa: PLC0415
+    from fedkeel.report import find_verdict, make_page, reachable_target  # noqa: PLC0415
     from fedkeel.runs import storage, write_durably  # noqa: PLC0415
 
     text = make_page(
         f"{_listed(comparison.methods)} on {comparison.base.data.name}",
         trials,
-        judgement=judge(trials),
+        verdict=find_verdict(trials),
         target=comparison.base.target or reachable_target(trials),
         commands=[comparison.command(), comparison.command_of_run(comparison.methods[-1], 0)],
         settings=comparison.base.to_toml(),

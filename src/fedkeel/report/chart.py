@@ -35,14 +35,14 @@ class Series(NamedTuple):
 def series_of(trials: Sequence[Trial]) -> list[Series]:
     """Return a curve for each method and model, over the rounds that every seed has."""
     found = []
-    for place, (method, group) in enumerate(by_method(trials).items()):
+    for index, (method, group) in enumerate(by_method(trials).items()):
         for model in models_of(group):
             curves = [dict(curve(trial.rows, model)) for trial in group]
             shared = sorted(set(curves[0]).intersection(*curves[1:]))
             points = [_point(round, [accuracies[round] for accuracies in curves]) for round in shared]
             label = method if model == "x" else f"{method} ({model})"
             if points:
-                found.append(Series(label, model, place % COLOURS, points))
+                found.append(Series(label, model, index % COLOURS, points))
     return found
 
 
@@ -68,7 +68,7 @@ class _Frame(NamedTuple):
 def chart(curves: Sequence[Series], target: float | None = None) -> str:
     """Return the curves as one SVG element; its colours are classes c0 … c7 of the page."""
     if not curves:
-        return '<p class="quiet">No round was judged yet.</p>'
+        return '<p class="quiet">No round was evaluated yet.</p>'
     frame = _frame(curves)
     drawn = [*_grid(frame), *_target(frame, target)]
     drawn += [_band(frame, one) for one in curves if one.model == "x"]
@@ -140,7 +140,7 @@ def _band(frame: _Frame, one: Series) -> str:
 
 
 def _line(frame: _Frame, one: Series) -> str:
-    places = [f"{frame.x(p.round):.1f} {frame.y(p.mean):.1f}" for p in one.points]
+    points = [f"{frame.x(p.round):.1f} {frame.y(p.mean):.1f}" for p in one.points]
     dashed = "" if one.model == "x" else " dashed"
     title = f"{escape(one.label)}: {100 * one.points[-1].mean:.1f} % at the end"
-    return f'<path class="line c{one.colour}{dashed}" d="M{"L".join(places)}"><title>{title}</title></path>'
+    return f'<path class="line c{one.colour}{dashed}" d="M{"L".join(points)}"><title>{title}</title></path>'

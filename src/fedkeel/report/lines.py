@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
-from fedkeel.report.tables import Row, Trial, by_method
+from fedkeel.report.tables import HistoryRow, Trial, by_method
 
 COLOURS = ("#2563c9", "#d2650a", "#12875c", "#8446c8", "#c8324d", "#0f8a9d", "#8a6a1f", "#5b6475")
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 460.0, 260.0, 62.0, 12.0, 30.0, 40.0
@@ -82,7 +82,7 @@ def lines(
     )
 
 
-def diagnostics(runs: Mapping[str, Sequence[Row]], columns: Sequence[str] | None = None) -> list[str]:
+def diagnostics(runs: Mapping[str, Sequence[HistoryRow]], columns: Sequence[str] | None = None) -> list[str]:
     """Return a chart for each column that probes have reported, of one or several runs."""
     names = dict.fromkeys(key for rows in runs.values() for row in rows for key in row)
     wanted = [name for name in names if _is_diagnostic(name)] if columns is None else columns
@@ -98,11 +98,11 @@ def diagnostics(runs: Mapping[str, Sequence[Row]], columns: Sequence[str] | None
     return [chart for chart in charts if chart]
 
 
-def averaged(trials: Sequence[Trial]) -> dict[str, list[Row]]:
+def averaged(trials: Sequence[Trial]) -> dict[str, list[HistoryRow]]:
     """Return a method's rows as means over its seeds: of the rounds and columns that all of them have."""
-    found: dict[str, list[Row]] = {}
+    found: dict[str, list[HistoryRow]] = {}
     for method, group in by_method(trials).items():
-        rows: list[Row] = []
+        rows: list[HistoryRow] = []
         for same in zip(*(trial.rows for trial in group), strict=False):
             numbers = [key for key in same[0] if all(isinstance(r.get(key), int | float) for r in same)]
             rows.append({key: statistics.fmean(row[key] for row in same) for key in numbers})

@@ -8,7 +8,7 @@ from html import escape
 from fedkeel.report.chart import Series, chart, series_of
 from fedkeel.report.lines import averaged, diagnostics
 from fedkeel.report.tables import HEADINGS, Trial, cells, summarise
-from fedkeel.report.verdict import Verdict
+from fedkeel.report.verdict import ComparisonVerdict
 
 _STYLE = """
 :root { color-scheme: light dark; --paper: #ffffff; --ink: #1c2230; --quiet: #667085; --rule: #e3e7ee;
@@ -51,7 +51,7 @@ def make_page(
     title: str,
     trials: Sequence[Trial],
     *,
-    judgement: Verdict,
+    verdict: ComparisonVerdict,
     target: float | None,
     commands: Sequence[str],
     settings: str,
@@ -62,7 +62,7 @@ def make_page(
     """
     curves = series_of(trials)
     seeds = len({trial.seed for trial in trials})
-    subtitle = f"{seeds} seed{'s' * (seeds != 1)} a method; line: mean, band: worst to best seed"
+    subtitle = f"{seeds} seed{'s' * (seeds != 1)} per method; line: mean, band: worst to best seed"
     colours = "\n".join(f".c{i} {{ --c: var(--c{i}) }}" for i in range(8))
     return f"""<!doctype html>
 <html lang="en">
@@ -77,11 +77,11 @@ def make_page(
 <body><main>
 <h1>{escape(title)}</h1>
 <p class="quiet">{escape(subtitle)}</p>
-<p class="verdict">{escape(judgement.sentence)}</p>
+<p class="verdict">{escape(verdict.sentence)}</p>
 {_legend(curves)}
 {chart(curves, target)}
 <h2>In numbers</h2>
-<div class="scroll">{_table(trials, judgement, target)}</div>
+<div class="scroll">{_table(trials, verdict, target)}</div>
 <p class="quiet">{escape(_notes(trials, target))}</p>
 {_diagnostics(trials)}<h2>Run it again</h2>
 <pre>{escape(chr(10).join(commands))}</pre>
@@ -108,11 +108,11 @@ def _legend(curves: Sequence[Series]) -> str:
     return f'<ul class="legend">{"".join(keys)}</ul>'
 
 
-def _table(trials: Sequence[Trial], judgement: Verdict, target: float | None) -> str:
+def _table(trials: Sequence[Trial], verdict: ComparisonVerdict, target: float | None) -> str:
     head = "".join(f"<th>{escape(name)}</th>" for name in headings(target))
     body = []
     for line in summarise(trials, target):
-        best = ' class="best"' if (line.method, line.model) == (judgement.winner, "x") else ""
+        best = ' class="best"' if (line.method, line.model) == (verdict.winner, "x") else ""
         body.append(f"<tr{best}>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells(line)) + "</tr>")
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
 

@@ -1,6 +1,6 @@
 """Methods × seeds as a table: final accuracy, what it took to reach a target, and the time.
 
-This room imports nothing heavy: it reads rows of histories, wherever they come from.
+Nothing heavy is imported here: it reads rows of histories, wherever they come from.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-Row = Mapping[str, Any]
+HistoryRow = Mapping[str, Any]
 
 UNFINISHED = "unfinished"  # the problem of a run that was stopped, or has not begun
 HEADINGS = ("method", "final accuracy", "rounds to target", "sent to target", "seconds")
@@ -21,12 +21,12 @@ class Trial(NamedTuple):
 
     method: str
     seed: int
-    rows: Sequence[Row]
+    rows: Sequence[HistoryRow]
     problem: str | None = None
 
 
-class Summary(NamedTuple):
-    """A method over its seeds. `model` is which of its models was judged: x, FedDyn also gamma.
+class MethodSummary(NamedTuple):
+    """A method over its seeds. `model` is which of its models was evaluated: x, FedDyn also gamma.
 
     `spread` is the standard deviation over seeds (None for one seed); `rounds` and `bytes` are means over
     the `reached` seeds that reached the target; `seconds` is the mean time of a run.
@@ -50,14 +50,14 @@ class Summary(NamedTuple):
         return self.method if self.model == "x" else f"{self.method} ({self.model})"
 
 
-def curve(rows: Iterable[Row], model: str = "x") -> list[tuple[int, float]]:
-    """Return (rounds done, accuracy) of every round that was judged."""
+def curve(rows: Iterable[HistoryRow], model: str = "x") -> list[tuple[int, float]]:
+    """Return (rounds done, accuracy) of every round with an evaluation."""
     column = "accuracy" if model == "x" else f"accuracy/{model}"
     return [(row["round"] + 1, row[column]) for row in rows if row.get(column) is not None]
 
 
 def final(trial: Trial, model: str = "x") -> float | None:
-    """Return the last accuracy of a run; None where it ended early or was never judged."""
+    """Return the last accuracy of a run; None where it ended early or was never evaluated."""
     points = curve(trial.rows, model)
     return points[-1][1] if points and trial.problem is None else None
 
@@ -71,7 +71,7 @@ def by_method(trials: Iterable[Trial]) -> dict[str, list[Trial]]:
 
 
 def models_of(trials: Sequence[Trial]) -> list[str]:
-    """Return the models that were judged in these runs, x first."""
+    """Return the models that were evaluated in these runs, x first."""
     columns = dict.fromkeys(key for trial in trials for row in trial.rows[-1:] for key in row)
     return ["x", *(key.removeprefix("accuracy/") for key in columns if key.startswith("accuracy/"))]
 
@@ -83,7 +83,7 @@ def reachable_target(trials: Iterable[Trial]) -> float | None:
     return lowest if lowest > 0 else None
 
 
-def summarise(trials: Sequence[Trial], target: float | None) -> list[Summary]:
+def summarise(trials: Sequence[Trial], target: float | None) -> list[MethodSummary]:
     """Return one line for each method and each of its models."""
     return [
         _line(method, group, model, target)
@@ -92,10 +92,10 @@ def summarise(trials: Sequence[Trial], target: float | None) -> list[Summary]:
     ]
 
 
-def _line(method: str, group: Sequence[Trial], model: str, target: float | None) -> Summary:
+def _line(method: str, group: Sequence[Trial], model: str, target: float | None) -> MethodSummary:
     ends = [end for trial in group if (end := final(trial, model)) is not None]
     costs = [cost for trial in group if (cost := cost_to(trial.rows, target, model)) is not None]
-    return Summary(
+    return MethodSummary(
         method=method,
         model=model,
         seeds=len(group),
@@ -110,7 +110,7 @@ def _line(method: str, group: Sequence[Trial], model: str, target: float | None)
     )
 
 
-def cost_to(rows: Iterable[Row], target: float | None, model: str = "x") -> tuple[int, int] | None:
+def cost_to(rows: Iterable[HistoryRow], target: float | None, model: str = "x") -> tuple[int, int] | None:
     """Return the rounds and the bytes, down and up, until the target was first reached."""
     column = "accuracy" if model == "x" else f"accuracy/{model}"
     sent = 0
@@ -122,8 +122,8 @@ def cost_to(rows: Iterable[Row], target: float | None, model: str = "x") -> tupl
     return None
 
 
-def cells(line: Summary) -> tuple[str, ...]:
-    """Return a line as text, one cell a heading."""
+def cells(line: MethodSummary) -> tuple[str, ...]:
+    """Return a line as text, one cell per heading."""
     some = f" ({line.reached} of {line.seeds})" if 0 < line.reached < line.seeds else ""
     return (
         line.label,
@@ -134,7 +134,7 @@ def cells(line: Summary) -> tuple[str, ...]:
     )
 
 
-def shown_accuracy(line: Summary) -> str:
+def shown_accuracy(line: MethodSummary) -> str:
     """Return the final accuracy as mean ± standard deviation, and how many runs have none."""
     counts = ((line.failed, "diverged"), (line.unfinished, "unfinished"))
     parts = [f"{count} of {line.seeds} {what}" for count, what in counts if count]

@@ -25,7 +25,7 @@ class Difference(NamedTuple):
         return self.low is not None and self.low > 0
 
 
-class Verdict(NamedTuple):
+class ComparisonVerdict(NamedTuple):
     """A sentence, and the numbers it was made of. The winner has the highest mean final accuracy."""
 
     sentence: str
@@ -35,7 +35,7 @@ class Verdict(NamedTuple):
     level: float
 
 
-def judge(trials: Sequence[Trial], level: float = 0.95) -> Verdict:
+def find_verdict(trials: Sequence[Trial], level: float = 0.95) -> ComparisonVerdict:
     """Compare the final accuracies of the best method with those of every other one.
 
     Each interval is for its pair alone; it is not widened for the number of methods compared.
@@ -46,7 +46,7 @@ def judge(trials: Sequence[Trial], level: float = 0.95) -> Verdict:
     }
     ranked = sorted((m for m in ends if ends[m]), key=lambda m: -statistics.fmean(ends[m].values()))
     if not ranked:
-        return Verdict("No method finished, so there is nothing to compare.", None, None, [], level)
+        return ComparisonVerdict("No method finished, so there is nothing to compare.", None, None, [], level)
     winner = ranked[0]
     accuracy = statistics.fmean(ends[winner].values())
     differences = [_difference(other, ends[winner], ends[other], level) for other in ranked[1:]]
@@ -54,7 +54,7 @@ def judge(trials: Sequence[Trial], level: float = 0.95) -> Verdict:
     lost = [method for method in ends if not ends[method]]
     if lost:
         sentence += f" {_and(lost)} did not finish."
-    return Verdict(sentence, winner, accuracy, differences, level)
+    return ComparisonVerdict(sentence, winner, accuracy, differences, level)
 
 
 def paired_interval(differences: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:

@@ -18,7 +18,7 @@ from fedkeel.comparison import SPEED_ONLY, Job
 from fedkeel.errors import ConfigError, Stopped
 from fedkeel.experiment import Experiment
 from fedkeel.report.lines import lines
-from fedkeel.report.tables import Summary, Trial, final, reachable_target, summarise
+from fedkeel.report.tables import MethodSummary, Trial, final, reachable_target, summarise
 from fedkeel.runs import storage, write_durably
 from fedkeel.studies.keeping import claim
 
@@ -134,7 +134,7 @@ def _run(label: str, table: dict[str, Any], directory: str) -> Trial:
 class Outcome(NamedTuple):
     """A sweep's table, the best value by mean final accuracy, and the plot."""
 
-    lines: list[Summary]
+    lines: list[MethodSummary]
     best: str | None
     plot: str
 
@@ -144,10 +144,10 @@ def conclude(sweep: Sweep, trials: Sequence[Trial]) -> Outcome:
     table = [
         line for line in summarise(trials, sweep.base.target or reachable_target(trials)) if line.model == "x"
     ]
-    judged = [line for line in table if line.accuracy is not None]
-    best = max(judged, key=lambda line: line.accuracy or 0.0).method if judged else None
+    finished = [line for line in table if line.accuracy is not None]
+    best = max(finished, key=lambda line: line.accuracy or 0.0).method if finished else None
     places = {value: _number(value, place) for place, value in enumerate(sweep.values)}
-    mean = sorted((places[line.method], 100 * (line.accuracy or 0.0)) for line in judged)
+    mean = sorted((places[line.method], 100 * (line.accuracy or 0.0)) for line in finished)
     series = {"mean": mean}
     if len(sweep.seeds) > 1:
         for seed in sweep.seeds:

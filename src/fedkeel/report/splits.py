@@ -21,7 +21,7 @@ _SHADES = " ░▒▓█"
 _INK = np.array([37, 99, 201])
 
 
-class Portrait(NamedTuple):
+class SplitCounts(NamedTuple):
     """How a federation is split: samples of each client (row) and class (column)."""
 
     title: str
@@ -39,8 +39,8 @@ class Portrait(NamedTuple):
         return [
             ("clients", f"{len(sizes)}"),
             ("samples", f"{sizes.sum():,}"),
-            ("samples a client", f"{sizes.min()} to {sizes.max()}, median {np.median(sizes):g}"),
-            ("classes a client", f"{present.min()} to {present.max()}, median {np.median(present):g}"),
+            ("samples per client", f"{sizes.min()} to {sizes.max()}, median {np.median(sizes):g}"),
+            ("classes per client", f"{present.min()} to {present.max()}, median {np.median(present):g}"),
             (
                 "mixture",
                 f"{entropy.mean() / math.log(max(2, len(self.names))):.0%} of an even one",
@@ -48,10 +48,10 @@ class Portrait(NamedTuple):
         ]
 
 
-def portrait(federation: Federation) -> Portrait:
+def count_split(federation: Federation) -> SplitCounts:
     """Count each client's samples by class."""
     if federation.y.is_floating_point() or federation.y.ndim != 1:
-        raise DataError("only classes can be drawn: these targets are not one whole number a sample")
+        raise DataError("only classes can be drawn: these targets are not one whole number per sample")
     classes = federation.classes or int(federation.y.max()) + 1
     clients = len(federation.offsets) - 1
     owner = np.repeat(np.arange(clients), federation.offsets.diff().numpy())
@@ -59,11 +59,11 @@ def portrait(federation: Federation) -> Portrait:
     counts = np.bincount(owner * classes + label, minlength=clients * classes).reshape(clients, classes)
     origin = federation.origin
     title = f"{origin.get('dataset', 'data')}, {origin.get('splitter', 'given split')}, {clients} clients"
-    return Portrait(title, counts.astype(np.int64), tuple(str(k) for k in range(classes)))
+    return SplitCounts(title, counts.astype(np.int64), tuple(str(k) for k in range(classes)))
 
 
-def as_text(picture: Portrait, width: int = 100) -> str:
-    """Return the picture for a terminal: a column a client, a line a class, darker for more samples."""
+def as_text(picture: SplitCounts, width: int = 100) -> str:
+    """Return the picture for a terminal: a column per client, a line per class, darker for more samples."""
     shown = min(len(picture.counts), max(1, width - 8))
     counts = picture.counts[:shown]
     level = np.ceil(counts / max(1, counts.max()) * (len(_SHADES) - 1)).astype(int)
@@ -79,7 +79,7 @@ def as_text(picture: Portrait, width: int = 100) -> str:
     return "\n".join([picture.title, *lines, f"{'':>{label}}  clients →{rest}", "", *facts])
 
 
-def as_svg(picture: Portrait, limit: int = 100) -> str:
+def as_svg(picture: SplitCounts, limit: int = 100) -> str:
     """Return the picture of the first clients as an SVG element."""
     counts = picture.counts[:limit]
     clients, classes = counts.shape
@@ -111,7 +111,7 @@ def as_svg(picture: Portrait, limit: int = 100) -> str:
     )
 
 
-def as_html(picture: Portrait) -> str:
+def as_html(picture: SplitCounts) -> str:
     """Return a page that holds the picture and what one wants to know of the split."""
     facts = "".join(
         f"<tr><td>{escape(name)}</td><td>{escape(value)}</td></tr>" for name, value in picture.facts
@@ -125,8 +125,8 @@ def as_html(picture: Portrait) -> str:
     )
 
 
-def as_png(picture: Portrait, limit: int = 100, cell: int = 16) -> bytes:
-    """Return the picture as a PNG: a square a client and class, darker for more samples."""
+def as_png(picture: SplitCounts, limit: int = 100, cell: int = 16) -> bytes:
+    """Return the picture as a PNG: a square per client and class, darker for more samples."""
     counts = picture.counts[:limit]
     weight = np.sqrt(counts / max(1, counts.max())).T[:, :, None]
     pixels = np.rint(255 + weight * (_INK - 255)).astype(np.uint8)
