@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 import fedkeel as fk
@@ -34,13 +37,18 @@ def test_drawings() -> None:
     assert as_svg(picture).count("<circle") == 4
     assert "0 │█ │" in as_text(picture)
     assert "1 │ ▒│" in as_text(picture)
-    image = pytest.importorskip("PIL.Image", reason="reading the PNG back needs pillow")
-    from io import BytesIO
-
-    with image.open(BytesIO(as_png(picture, cell=4))) as opened:
+    with Image.open(BytesIO(as_png(picture, cell=4))) as opened:
         assert opened.size == (8, 12)
         assert opened.getpixel((2, 2)) == (37, 99, 201)
         assert opened.getpixel((6, 2)) == (255, 255, 255)
+
+
+def test_a_png_without_pillow_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(
+        fk.DataError, match=r'writing pictures needs the package Pillow: pip install "fedkeel'
+    ):
+        as_png(count_split(federation()))
 
 
 def test_real_targets_cannot_be_drawn() -> None:

@@ -275,9 +275,9 @@ def _rounds_in(run: Path) -> int:
 
 
 def _write(place: Path, name: str, title: str, found: dict[str, Any], curves: dict[str, Any]) -> None:
-    from fedkeel.report.lines import lines  # noqa: PLC0415  heavy
+    from fedkeel.report.charts import line_chart  # noqa: PLC0415  heavy
     from fedkeel.runs import storage, write_durably  # noqa: PLC0415
 
     with storage(place):
         write_durably(place / f"{name}.json", json.dumps(found, ensure_ascii=False, indent=2).encode())
-        write_durably(place / f"{name}.svg", lines(title, curves).encode())
+        write_durably(place / f"{name}.svg", line_chart(title, curves).file().encode())

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-import struct
-import zlib
-from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
@@ -13,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkeel.data.federation import Federation
+from fedkeel.data.sources.readers import encode_png
 from fedkeel.errors import DataError
+from fedkeel.report.charts import Drawing, disc_grid
+from fedkeel.report.style import html_page
 
 Counts = NDArray[np.int64]
-_CELL, _MARGIN = 22, 64
 _SHADES = " ░▒▓█"
 _INK = np.array([37, 99, 201])
 
@@ -79,36 +78,14 @@ def as_text(picture: SplitCounts, width: int = 100) -> str:
     return "\n".join([picture.title, *lines, f"{'':>{label}}  clients →{rest}", "", *facts])
 
 
-def as_svg(picture: SplitCounts, limit: int = 100) -> str:
-    """Return the picture of the first clients as an SVG element."""
-    counts = picture.counts[:limit]
-    clients, classes = counts.shape
-    foot = classes * _CELL
-    width, height = _MARGIN + clients * _CELL + 10, foot + 56
-    top = max(1, int(counts.max()))
-    discs = [
-        f'<circle cx="{_MARGIN + (i + 0.5) * _CELL:g}" cy="{(k + 0.5) * _CELL:g}" '
-        f'r="{0.48 * _CELL * math.sqrt(counts[i, k] / top):.2f}">'
-        f"<title>client {i}, class {picture.names[k]}: {counts[i, k]} samples</title></circle>"
-        for i in range(clients)
-        for k in range(classes)
-        if counts[i, k]
-    ]
-    rows = [
-        f'<text x="{_MARGIN - 8}" y="{(k + 0.5) * _CELL + 4:g}" text-anchor="end">{escape(name)}</text>'
-        for k, name in enumerate(picture.names)
-    ]
-    ticks = [
-        f'<text x="{_MARGIN + (i + 0.5) * _CELL:g}" y="{foot + 18}" text-anchor="middle">{i}</text>'
-        for i in range(0, clients, max(1, clients // 20))
-    ]
-    title = f'<text x="{_MARGIN}" y="{foot + 42}">client → &#160; area = samples, largest {top}</text>'
-    return (
-        f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
-        'xmlns="http://www.w3.org/2000/svg" font-family="system-ui, sans-serif" font-size="13" '
-        f'fill="#667085"><g fill="rgb({_INK[0]},{_INK[1]},{_INK[2]})">{"".join(discs)}</g>'
-        f"{''.join(rows + ticks)}{title}</svg>"
-    )
+def as_drawing(picture: SplitCounts, limit: int = 100) -> Drawing:
+    """Return the picture of the first clients: a disc per client and class, its area the samples."""
+    return disc_grid(picture.counts[:limit].tolist(), picture.names, picture.title)
+
+
+def as_svg(picture: SplitCounts) -> str:
+    """Return the picture as an SVG file."""
+    return as_drawing(picture).file()
 
 
 def as_html(picture: SplitCounts) -> str:
@@ -116,13 +93,8 @@ def as_html(picture: SplitCounts) -> str:
     facts = "".join(
         f"<tr><td>{escape(name)}</td><td>{escape(value)}</td></tr>" for name, value in picture.facts
     )
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(picture.title)}</title>'
-        "<style>:root{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;max-width:1100px;"
-        "margin:40px auto;padding:0 24px}h1{font-size:1.3rem}div{overflow-x:auto}"
-        "td{padding:2px 18px 2px 0}</style>"
-        f"<h1>{escape(picture.title)}</h1><table>{facts}</table><div>{as_svg(picture)}</div></html>"
-    )
+    drawn = f'<div class="scroll">{as_drawing(picture).inline()}</div>'
+    return html_page(picture.title, f'<table class="facts">{facts}</table>{drawn}')
 
 
 def as_png(picture: SplitCounts, limit: int = 100, cell: int = 16) -> bytes:
@@ -132,18 +104,4 @@ def as_png(picture: SplitCounts, limit: int = 100, cell: int = 16) -> bytes:
     pixels = np.rint(255 + weight * (_INK - 255)).astype(np.uint8)
     pixels = pixels.repeat(cell, axis=0).repeat(cell, axis=1)
     pixels[::cell, :], pixels[:, ::cell] = 235, 235
-    return _png(pixels)
-
-
-def _png(pixels: NDArray[np.uint8]) -> bytes:
-    """Encode RGB pixels (height, width, 3); the format is small enough to need no library."""
-    height, width, _ = pixels.shape
-    lines = b"".join(b"\0" + line.tobytes() for line in pixels)
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    parts: Sequence[tuple[bytes, bytes]] = (
-        (b"IHDR", header),
-        (b"IDAT", zlib.compress(lines, 9)),
-        (b"IEND", b""),
-    )
-    chunks = [struct.pack(">I", len(d)) + k + d + struct.pack(">I", zlib.crc32(k + d)) for k, d in parts]
-    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+    return encode_png(pixels)

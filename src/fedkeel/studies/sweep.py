@@ -17,7 +17,7 @@ import torch
 from fedkeel.comparison import SPEED_ONLY, Job
 from fedkeel.errors import ConfigError, Stopped
 from fedkeel.experiment import Experiment
-from fedkeel.report.lines import lines
+from fedkeel.report.charts import line_chart
 from fedkeel.report.tables import MethodSummary, Trial, final, reachable_target, summarise
 from fedkeel.runs import storage, write_durably
 from fedkeel.studies.keeping import claim
@@ -153,7 +153,8 @@ def conclude(sweep: Sweep, trials: Sequence[Trial]) -> Outcome:
         for seed in sweep.seeds:
             ends = [(places[t.method], final(t)) for t in trials if t.seed == seed]
             series[f"seed {seed}"] = sorted((a, 100 * b) for a, b in ends if b is not None)
-    return Outcome(table, best, lines(f"final accuracy, % against {sweep.over}", series, x=sweep.over))
+    plot = line_chart(f"final accuracy, % against {sweep.over}", series, x=sweep.over)
+    return Outcome(table, best, plot.file())
 
 
 def report(sweep: Sweep, trials: Sequence[Trial], out: Path) -> dict[str, Any]:
