@@ -68,27 +68,10 @@ def paired_interval(differences: Sequence[float], level: float = 0.95) -> tuple[
 
 
 def student_quantile(p: float, freedom: int) -> float:
-    """Return the p-quantile (p ≥ ½) of Student's t with a whole number of degrees of freedom."""
-    low, high = 0.0, math.pi / 2
-    for _ in range(200):  # bisection in the angle θ = atan(t/√freedom), where the law is well behaved
-        middle = (low + high) / 2
-        low, high = (middle, high) if _student_cdf(middle, freedom) < p else (low, middle)
-    return math.sqrt(freedom) * math.tan((low + high) / 2)
+    """Return the p-quantile of Student's t."""
+    from scipy.special import stdtrit  # noqa: PLC0415  heavy
 
-
-def _student_cdf(angle: float, freedom: int) -> float:
-    """Return P(T ≤ √freedom·tan(angle)) by the finite sums of Abramowitz and Stegun 26.7.3 and 26.7.4."""
-    cosine, sine = math.cos(angle), math.sin(angle)
-    odd = freedom % 2 == 1
-    term, total = (cosine, cosine) if odd else (1.0, 1.0)
-    for k in range(3 if odd else 2, freedom - 1, 2):
-        term *= cosine**2 * (k - 1) / k
-        total += term
-    if freedom == 1:
-        inside = 2 * angle / math.pi
-    else:
-        inside = 2 * (angle + sine * total) / math.pi if odd else sine * total
-    return (1 + inside) / 2
+    return float(stdtrit(freedom, p))
 
 
 def _difference(other: str, ours: dict[int, float], theirs: dict[int, float], level: float) -> Difference:
