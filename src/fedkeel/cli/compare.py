@@ -98,6 +98,8 @@ def go_on(directory: Path, rounds: int | None, *, as_json: bool) -> None:
 
 
 def _go(comparison: Comparison, out: Path, *, as_json: bool) -> None:
+    from fedkeel.report.tables import why_diverged  # noqa: PLC0415
+
     _check_free(out)
     try:
         trials = _play(comparison, out, quiet=as_json)
@@ -111,11 +113,11 @@ def _go(comparison: Comparison, out: Path, *, as_json: bool) -> None:
         print(json.dumps(found, ensure_ascii=False, indent=2))
     else:
         print_report(found, trials)
-    problems = [trial for trial in trials if trial.problem is not None]
+    problems = [(trial, reason) for trial in trials if (reason := why_diverged(trial)) is not None]
     if problems:
-        first = problems[0]
+        first, reason = problems[0]
         text = f"{len(problems)} of {len(trials)} runs diverged; {first.method}, seed {first.seed}: "
-        raise Diverged(text + str(first.problem), round=len(first.rows))
+        raise Diverged(text + reason, round=len(first.rows))
 
 
 def _check_free(out: Path) -> None:
@@ -133,7 +135,7 @@ def _check_free(out: Path) -> None:
 def _play(comparison: Comparison, out: Path, *, quiet: bool) -> list[Trial]:
     """Play what is not played yet. What is compared is written with the first round, so that a mistake in
     the settings leaves nothing behind."""
-    from fedkeel.report.tables import final  # noqa: PLC0415
+    from fedkeel.report.tables import final, why_diverged  # noqa: PLC0415
     from fedkeel.runs import read_rows  # noqa: PLC0415
 
     jobs = comparison.jobs(out)
@@ -152,7 +154,7 @@ def _play(comparison: Comparison, out: Path, *, quiet: bool) -> list[Trial]:
             kept = job.finished() is not None
             board.begin(place, 0 if kept else len(read_rows(job.directory)))
             trial = job.run(callback=on_row)
-            state = "diverged" if trial.problem else "kept from before" if kept else "done"
+            state = "diverged" if why_diverged(trial) else "kept from before" if kept else "done"
             board.done[place] = len(trial.rows)
             board.end(place, state, final(trial))
             trials.append(trial)
@@ -172,10 +174,7 @@ def report(comparison: Comparison, trials: list[Trial], out: Path) -> dict[str, 
         "command": comparison.command(),
         "target": target,
         "methods": [line._asdict() for line in summarise(trials, target)],
-        "verdict": {
-            **verdict._asdict(),
-            "differences": [{**d._asdict(), "resolved": d.resolved} for d in verdict.differences],
-        },
+        "verdict": verdict.as_dict(),
         "runs": [
             {
                 "method": trial.method,
@@ -209,8 +208,7 @@ def _write_page(comparison: Comparison, trials: list[Trial], path: Path) -> None
 def print_report(found: dict[str, Any], trials: list[Trial]) -> None:
     """Print the table, the verdict and where the page is."""
     from fedkeel.report import summarise  # noqa: PLC0415
-    from fedkeel.report.page import headings  # noqa: PLC0415
-    from fedkeel.report.tables import cells  # noqa: PLC0415
+    from fedkeel.report.tables import cells, headings  # noqa: PLC0415
 
     screen = console()
     target = found["target"]

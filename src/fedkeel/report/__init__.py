@@ -1,16 +1,21 @@
-"""Reports: tables of methods × seeds, a verdict with its interval, a page with curves."""
+"""Reports: tables of methods × seeds, a verdict with its intervals, a page with curves."""
 
+from fedkeel.report.measures import FINAL, Measure, parse_measure
 from fedkeel.report.page import make_page
 from fedkeel.report.tables import MethodSummary, Trial, reachable_target, summarise
-from fedkeel.report.verdict import ComparisonVerdict, Difference, find_verdict
+from fedkeel.report.verdict import ComparisonVerdict, Difference, RankedMethod, find_verdict
 
 __all__ = [
+    "FINAL",
     "ComparisonVerdict",
     "Difference",
+    "Measure",
     "MethodSummary",
+    "RankedMethod",
     "Trial",
     "find_verdict",
     "make_page",
+    "parse_measure",
     "reachable_target",
     "summarise",
 ]

@@ -7,8 +7,18 @@ from html import escape
 
 from fedkeel.report.charts import legend
 from fedkeel.report.curves import accuracy_chart, accuracy_curves, averaged, diagnostic_charts
+from fedkeel.report.measures import FINAL, parse_measure
 from fedkeel.report.style import html_page, html_table
-from fedkeel.report.tables import HEADINGS, Trial, cells, summarise
+from fedkeel.report.tables import (
+    COLUMNS,
+    Trial,
+    by_method,
+    cells,
+    headings,
+    models_of,
+    summarise,
+    why_diverged,
+)
 from fedkeel.report.verdict import ComparisonVerdict
 
 
@@ -20,10 +30,12 @@ def make_page(
     target: float | None,
     commands: Sequence[str],
     settings: str,
+    columns: Sequence[str] = COLUMNS,
 ) -> str:
     """Return a comparison as one self-contained HTML page.
 
-    `commands` are the lines that make it again, `settings` is what all its runs share, as TOML.
+    `commands` are the lines that make it again, `settings` is what all its runs share, as TOML; `columns` are
+    the columns of the table, where the accuracy is by the verdict's measure.
     """
     curves = accuracy_curves(trials)
     seeds = len({trial.seed for trial in trials})
@@ -33,8 +45,8 @@ def make_page(
 {legend(curves)}
 {accuracy_chart(curves, target)}
 <h2>In numbers</h2>
-{_table(trials, verdict, target)}
-<p class="quiet">{escape(_notes(trials, target))}</p>
+{_table(trials, verdict, target, columns)}
+<p class="quiet">{escape(_notes(trials, verdict, target))}</p>
 {_diagnostics(trials)}<h2>Run it again</h2>
 <pre>{escape(chr(10).join(commands))}</pre>
 <details><summary>What all runs share</summary><pre>{escape(settings.strip())}</pre></details>"""
@@ -49,22 +61,26 @@ def _diagnostics(trials: Sequence[Trial]) -> str:
     return f'<h2>Diagnostics</h2>\n<div class="charts">{"".join(c.inline() for c in charts)}</div>\n'
 
 
-def _table(trials: Sequence[Trial], verdict: ComparisonVerdict, target: float | None) -> str:
-    lines = summarise(trials, target)
+def _table(
+    trials: Sequence[Trial], verdict: ComparisonVerdict, target: float | None, columns: Sequence[str]
+) -> str:
+    measure = parse_measure(verdict.measure)
+    lines = summarise(trials, target, measure, columns)
     winner = [i for i, line in enumerate(lines) if (line.method, line.model) == (verdict.winner, "x")]
-    return html_table(headings(target), [list(cells(line)) for line in lines], *winner)
+    texts = [list(cells(line, columns)) for line in lines]
+    return html_table(headings(target, measure, columns), texts, *winner)
 
 
-def headings(target: float | None) -> list[str]:
-    """Return the table's headings with the target in them."""
-    shown = "target" if target is None else f"{100 * target:g} %"
-    return [name.replace("target", shown) for name in HEADINGS]
-
-
-def _notes(trials: Sequence[Trial], target: float | None) -> str:
-    notes = ["Accuracy: mean ± standard deviation over seeds, on the test set after the last round."]
+def _notes(trials: Sequence[Trial], verdict: ComparisonVerdict, target: float | None) -> str:
+    measure = parse_measure(verdict.measure)
+    what = "after the last round" if measure == FINAL else f"({measure.label})"
+    notes = [f"Accuracy: mean ± standard deviation over seeds, on the test set {what}."]
+    if any(why_diverged(trial) for trial in trials):
+        notes.append(
+            "Means are of the seeds that did not diverge; a method with a diverged seed is not ranked."
+        )
     if target is not None:
         notes.append("Rounds and bytes (down and up, all clients): means over the seeds that got there.")
-    if any(line.model == "gamma" for line in summarise(trials, target)):
+    if any(model == "gamma" for group in by_method(trials).values() for model in models_of(group)):
         notes.append("FedDyn: the plain line is the model that is sent, gamma the mean of the end models.")
     return " ".join(notes)

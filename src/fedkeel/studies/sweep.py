@@ -132,7 +132,7 @@ def _run(label: str, table: dict[str, Any], directory: str) -> Trial:
 
 
 class Outcome(NamedTuple):
-    """A sweep's table, the best value by mean final accuracy, and the plot."""
+    """A sweep's table, the plot, and the best value by mean final accuracy: one without a diverged seed."""
 
     lines: list[MethodSummary]
     best: str | None
@@ -145,7 +145,8 @@ def conclude(sweep: Sweep, trials: Sequence[Trial]) -> Outcome:
         line for line in summarise(trials, sweep.base.target or reachable_target(trials)) if line.model == "x"
     ]
     finished = [line for line in table if line.accuracy is not None]
-    best = max(finished, key=lambda line: line.accuracy or 0.0).method if finished else None
+    whole = [line for line in finished if not line.failed]  # none is best by the seeds that survived
+    best = max(whole, key=lambda line: line.accuracy or 0.0).method if whole else None
     places = {value: _number(value, place) for place, value in enumerate(sweep.values)}
     mean = sorted((places[line.method], 100 * (line.accuracy or 0.0)) for line in finished)
     series = {"mean": mean}
