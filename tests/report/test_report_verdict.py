@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 
+from fedkeel.errors import ConfigError
 from fedkeel.report import ComparisonVerdict, Trial, find_verdict, parse_measure
 from fedkeel.report.significance import critical_value, pair_statistics
 from fedkeel.report.tables import UNFINISHED
@@ -165,6 +166,12 @@ def test_a_verdict_by_another_measure_ranks_by_it_and_says_so():
     assert by_mean.winner == "A"
     assert by_mean.measure == "last:3"
     assert "A won with 77.0 % (mean accuracy of the last 3 rounds)" in by_mean.sentence
+
+
+def test_a_level_that_no_interval_can_have_is_refused():
+    for level in (0.0, 0.3, 0.999, 95.0):
+        with pytest.raises(ConfigError, match=r"between 0\.5 and 0\.99"):
+            find_verdict(trials(A=[0.9, 0.8], B=[0.7, 0.7]), level=level)
 
 
 def test_a_verdict_can_be_written_as_json():

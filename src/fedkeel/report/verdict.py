@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from fedkeel.errors import ConfigError
 from fedkeel.report.measures import FINAL, Measure
 from fedkeel.report.sentence import MOST_SEEDS, write_sentence
 from fedkeel.report.tables import Trial, by_method, is_unfinished, score, why_diverged
@@ -77,6 +78,8 @@ def find_verdict(trials: Sequence[Trial], measure: Measure = FINAL, level: float
 
     Among methods without a difference, at most 1 − `level` of verdicts resolve any.
     """
+    if not 0.5 <= level <= 0.99:
+        raise ConfigError(f"level = {level!r}: give the intervals' probability, between 0.5 and 0.99")
     groups = by_method(trials)
     scores = {method: _scores(group, measure) for method, group in groups.items()}
     ranked = {method: found for method, found in scores.items() if found}
