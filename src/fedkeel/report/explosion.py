@@ -15,7 +15,7 @@ NORM_FACTOR = 100.0  # times the first norm; or the number of rounds, where that
 
 
 def find_explosion(rows: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return how a run has exploded, judged by its last loss and its last norm; None where it has not.
+    """Return how a run has exploded, told by its last loss and its last norm; None where it has not.
 
     - A loss or norm that is no finite number, in any round.
     - A last test loss above 10 times the first, which is taken as between 1 and 20: a run that begins at a
