@@ -19,7 +19,7 @@ from fedkeel.report.significance import (
     pair_variances,
 )
 
-COMPARISONS = 8_000
+COMPARISONS = 6_000
 METHODS, SEEDS = (2, 3, 4, 5, 8, 12), (3, 4, 6, 10)
 Floats = NDArray[np.float64]
 
