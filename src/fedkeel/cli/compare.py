@@ -83,6 +83,8 @@ def go_on(directory: Path, rounds: int | None, *, as_json: bool) -> None:
 
 
 def _run_comparison(comparison: Comparison, out: Path, *, as_json: bool) -> None:
+    from fedkeel.report.tables import why_diverged  # noqa: PLC0415
+
     _check_free(out)
     try:
         trials = _train_all(comparison, out, quiet=as_json)
@@ -96,11 +98,11 @@ def _run_comparison(comparison: Comparison, out: Path, *, as_json: bool) -> None
         print(json.dumps(found, ensure_ascii=False, indent=2))
     else:
         print_report(found, trials)
-    problems = [trial for trial in trials if trial.problem is not None]
+    problems = [(trial, reason) for trial in trials if (reason := why_diverged(trial)) is not None]
     if problems:
-        first = problems[0]
+        first, reason = problems[0]
         text = f"{len(problems)} of {len(trials)} runs diverged; {first.method}, seed {first.seed}: "
-        raise Diverged(text + str(first.problem), round=len(first.rows))
+        raise Diverged(text + reason, round=len(first.rows))
 
 
 def _check_free(out: Path) -> None:
@@ -119,7 +121,7 @@ def _train_all(comparison: Comparison, out: Path, *, quiet: bool) -> list[Trial]
 
     What is compared is written with the first round, so that a mistake in the settings leaves nothing behind.
     """
-    from fedkeel.report.tables import final  # noqa: PLC0415
+    from fedkeel.report.tables import final, why_diverged  # noqa: PLC0415
     from fedkeel.running.run_directory import read_rows  # noqa: PLC0415
 
     jobs = comparison.jobs(out)
@@ -139,7 +141,7 @@ def _train_all(comparison: Comparison, out: Path, *, quiet: bool) -> list[Trial]
             kept = job.finished() is not None
             progress.begin(index, 0 if kept else len(read_rows(job.directory)))
             trial = job.run(callback=on_row)
-            state = "diverged" if trial.problem else "kept from before" if kept else "done"
+            state = "diverged" if why_diverged(trial) else "kept from before" if kept else "done"
             progress.end(index, state, final(trial), rounds=len(trial.rows))
             trials.append(trial)
     return sorted(trials, key=lambda trial: comparison.methods.index(trial.method))
@@ -147,10 +149,10 @@ def _train_all(comparison: Comparison, out: Path, *, quiet: bool) -> list[Trial]
 
 def report(comparison: Comparison, trials: list[Trial], out: Path) -> dict[str, Any]:
     """Return the comparison's numbers for people and programs."""
-    from fedkeel.report import judge, reachable_target, summarise  # noqa: PLC0415
+    from fedkeel.report import find_verdict, reachable_target, summarise  # noqa: PLC0415
 
     target = comparison.base.target or reachable_target(trials)
-    judgement = judge(trials)
+    verdict = find_verdict(trials)
     folders = {(job.method, job.seed): str(job.directory) for job in comparison.jobs(out)}
     return {
         "directory": str(out),
@@ -158,10 +160,7 @@ def report(comparison: Comparison, trials: list[Trial], out: Path) -> dict[str, 
         "command": comparison.command(),
         "target": target,
         "methods": [line._asdict() for line in summarise(trials, target)],
-        "verdict": {
-            **judgement._asdict(),
-            "differences": [{**d._asdict(), "resolved": d.resolved} for d in judgement.differences],
-        },
+        "verdict": verdict.as_dict(),
         "runs": [
             {
                 "method": trial.method,
@@ -178,12 +177,12 @@ def report(comparison: Comparison, trials: list[Trial], out: Path) -> dict[str, 
 
 def _write_page(comparison: Comparison, trials: list[Trial], path: Path) -> None:
     from fedkeel.files import storage_errors, write_durably  # noqa: PLC0415
-    from fedkeel.report import judge, make_page, reachable_target  # noqa: PLC0415
+    from fedkeel.report import find_verdict, make_page, reachable_target  # noqa: PLC0415
 
     text = make_page(
         f"{_listed(comparison.methods)} on {comparison.base.data.name}",
         trials,
-        judgement=judge(trials),
+        verdict=find_verdict(trials),
         target=comparison.base.target or reachable_target(trials),
         commands=[comparison.command(), comparison.command_of_run(comparison.methods[-1], 0)],
         settings=comparison.base.to_toml(),
@@ -195,8 +194,7 @@ def _write_page(comparison: Comparison, trials: list[Trial], path: Path) -> None
 def print_report(found: dict[str, Any], trials: list[Trial]) -> None:
     """Print the table, the verdict and where the page is."""
     from fedkeel.report import summarise  # noqa: PLC0415
-    from fedkeel.report.page import headings  # noqa: PLC0415
-    from fedkeel.report.tables import cells  # noqa: PLC0415
+    from fedkeel.report.tables import cells, headings  # noqa: PLC0415
 
     screen = console()
     target = found["target"]

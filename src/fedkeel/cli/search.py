@@ -60,7 +60,7 @@ def sweep(
 ) -> None:
     """Run one setting over several values and seeds, in parallel; a table, the best setting, a plot."""
     from fedkeel.experiments.sweep import Sweep, play, report  # noqa: PLC0415
-    from fedkeel.report.tables import Summary, cells, reachable_target  # noqa: PLC0415  heavy
+    from fedkeel.report.tables import MethodSummary, cells, reachable_target  # noqa: PLC0415  heavy
 
     made = Sweep.of(over, values.split(";" if ";" in values else ","), seeds, experiment)
     directory = out or paths.fresh("sweep")
@@ -85,7 +85,7 @@ def sweep(
     goal = experiment.target or reachable_target(trials)
     shown = "target" if goal is None else f"{100 * goal:g} %"
     headings = (over, "final accuracy", f"rounds to {shown}", f"sent to {shown}", "seconds")
-    console().print(plain_table(headings, [cells(Summary(**line)) for line in found["table"]]))
+    console().print(plain_table(headings, [cells(MethodSummary(**line)) for line in found["table"]]))
     ends = [f"Best: {found['best']}", *found["problems"], f"Plot: {directory / 'sweep.svg'}"]
     console().print("\n" + "\n".join(ends), markup=False, soft_wrap=True)
 

@@ -253,8 +253,8 @@ def _rounds_in(run: Path) -> int:
 
 def _write(directory: Path, name: str, title: str, found: dict[str, Any], curves: dict[str, Any]) -> None:
     from fedkeel.files import storage_errors, write_durably  # noqa: PLC0415
-    from fedkeel.report.lines import lines  # noqa: PLC0415  heavy
+    from fedkeel.report.charts import line_chart  # noqa: PLC0415  heavy
 
     with storage_errors(directory):
         write_durably(directory / f"{name}.json", json.dumps(found, ensure_ascii=False, indent=2).encode())
-        write_durably(directory / f"{name}.svg", lines(title, curves).encode())
+        write_durably(directory / f"{name}.svg", line_chart(title, curves).file().encode())
