@@ -58,6 +58,13 @@ def compare(
     experiment: Experiment,
     methods: opt.Methods,
     seeds: Annotated[int, typer.Option(min=1, help="Seeds per method: 0, 1, 2, …")] = 3,
+    measure: Annotated[
+        str,
+        typer.Option(
+            metavar="RULE",
+            help="What counts: final, last:K (mean of the last K rounds), top, or smoothed:K (FedInit's).",
+        ),
+    ] = "final",
     out: opt.Out = None,
     as_json: opt.Json = False,
 ) -> None:
@@ -68,7 +75,7 @@ def compare(
     """
     from fedkeel.experiments.comparison import Comparison  # noqa: PLC0415  heavy
 
-    comparison = Comparison.of(methods, seeds, experiment)
+    comparison = Comparison.of(methods, seeds, experiment, measure)
     _run_comparison(comparison, out or paths.fresh("compare"), as_json=as_json)
 
 
@@ -152,14 +159,14 @@ def report(comparison: Comparison, trials: list[Trial], out: Path) -> dict[str, 
     from fedkeel.report import find_verdict, reachable_target, summarise  # noqa: PLC0415
 
     target = comparison.base.target or reachable_target(trials)
-    verdict = find_verdict(trials)
+    verdict = find_verdict(trials, comparison.score)
     folders = {(job.method, job.seed): str(job.directory) for job in comparison.jobs(out)}
     return {
         "directory": str(out),
         "page": str(out / "page.html"),
         "command": comparison.command(),
         "target": target,
-        "methods": [line._asdict() for line in summarise(trials, target)],
+        "methods": [line._asdict() for line in summarise(trials, target, comparison.score)],
         "verdict": verdict.as_dict(),
         "runs": [
             {
@@ -182,7 +189,7 @@ def _write_page(comparison: Comparison, trials: list[Trial], path: Path) -> None
     text = make_page(
         f"{_listed(comparison.methods)} on {comparison.base.data.name}",
         trials,
-        verdict=find_verdict(trials),
+        verdict=find_verdict(trials, comparison.score),
         target=comparison.base.target or reachable_target(trials),
         commands=[comparison.command(), comparison.command_of_run(comparison.methods[-1], 0)],
         settings=comparison.base.to_toml(),
@@ -194,12 +201,14 @@ def _write_page(comparison: Comparison, trials: list[Trial], path: Path) -> None
 def print_report(found: dict[str, Any], trials: list[Trial]) -> None:
     """Print the table, the verdict and where the page is."""
     from fedkeel.report import summarise  # noqa: PLC0415
+    from fedkeel.report.measures import parse_measure  # noqa: PLC0415
     from fedkeel.report.tables import cells, headings  # noqa: PLC0415
 
     screen = console()
-    target = found["target"]
+    target, measure = found["target"], parse_measure(found["verdict"]["measure"])
+    lines = [cells(line) for line in summarise(trials, target, measure)]
     screen.print()
-    screen.print(plain_table(headings(target), [cells(line) for line in summarise(trials, target)]))
+    screen.print(plain_table(headings(target, measure), lines))
     text = f"\n{found['verdict']['sentence']}"
     if Path(found["page"]).exists():
         text += f"\n\nPage with curves: {found['page']}"

@@ -15,6 +15,7 @@ from fedkeel.experiments import COMPARISON_FILE
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.expression import parse_method, spell_method
 from fedkeel.files import storage_errors, write_durably
+from fedkeel.report.measures import Measure, parse_measure
 from fedkeel.report.tables import Trial
 from fedkeel.running.run_directory import read_rows
 from fedkeel.tomlfile import dump, inline
@@ -64,10 +65,12 @@ class Comparison(NamedTuple):
     folders: tuple[str, ...]
     seeds: tuple[int, ...]
     base: Experiment
+    measure: str = "final"
 
     @classmethod
-    def of(cls, methods: Sequence[str], seeds: int, base: Experiment) -> Comparison:
-        """Check the methods and compare them on that many seeds."""
+    def of(cls, methods: Sequence[str], seeds: int, base: Experiment, measure: str = "final") -> Comparison:
+        """Check the methods and compare them on that many seeds; `measure` says what counts."""
+        parse_measure(measure)
         if not methods:
             raise ConfigError("nothing to compare: name the methods, as in fedkeel compare fedavg scaffold")
         made: dict[str, str] = {}
@@ -77,7 +80,7 @@ class Comparison(NamedTuple):
                 raise ConfigError(f"{text!r} is given twice (as {made[key]!r}): leave one out")
             made[key] = text
         named = tuple(spell_method(text) for text in methods)
-        return cls(named, tuple(map(folder, named)), tuple(range(seeds)), base)
+        return cls(named, tuple(map(folder, named)), tuple(range(seeds)), base, measure)
 
     def jobs(self, out: Path) -> list[PlannedRun]:
         """Return the runs, seed after seed, so that a first impression of all methods comes early."""
@@ -91,12 +94,18 @@ class Comparison(NamedTuple):
         """Return what one run trains; both were checked when the comparison was made."""
         return self.base.model_copy(update={"method": method, "seed": seed})
 
+    @property
+    def score(self) -> Measure:
+        """Return what a run is scored by."""
+        return parse_measure(self.measure)
+
     def save(self, out: Path) -> None:
         """Write what is compared, so that the comparison can be resumed and shown."""
         table = {
             "methods": list(self.methods),
             "folders": list(self.folders),
             "seeds": list(self.seeds),
+            "measure": self.measure,
             "experiment": self.base.table(),
         }
         with storage_errors(out):
@@ -110,8 +119,10 @@ class Comparison(NamedTuple):
             table = tomllib.loads((out / COMPARISON_FILE).read_text())
             methods, seeds = tuple(table["methods"]), tuple(table["seeds"])
             folders = tuple(table["folders"] if "folders" in table else map(folder, methods))
-            return cls(methods, folders, seeds, Experiment.unchecked(table["experiment"]))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, KeyError, TypeError) as problem:
+            base, measure = Experiment.unchecked(table["experiment"]), table.get("measure", "final")
+            parse_measure(measure)
+            return cls(methods, folders, seeds, base, measure)
+        except (OSError, ValueError, KeyError, TypeError) as problem:
             raise StorageError(f"{out / COMPARISON_FILE}: cannot be read: {problem}") from None
 
     def command(self) -> str:
@@ -121,6 +132,7 @@ class Comparison(NamedTuple):
                 "fedkeel compare",
                 *map(shlex.quote, self.methods),
                 f"--seeds {len(self.seeds)}",
+                *([] if self.measure == "final" else [f"--measure {self.measure}"]),
                 *self._settings(),
             ]
         )

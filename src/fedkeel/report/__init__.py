@@ -2,8 +2,9 @@
 
 from fedkeel.report.measures import FINAL, Measure, parse_measure
 from fedkeel.report.page import make_page
+from fedkeel.report.ranking import Difference, RankedMethod
 from fedkeel.report.tables import MethodSummary, Trial, reachable_target, summarise
-from fedkeel.report.verdict import ComparisonVerdict, Difference, RankedMethod, find_verdict
+from fedkeel.report.verdict import ComparisonVerdict, find_verdict
 
 __all__ = [
     "FINAL",

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from fedkeel.report.measures import FINAL, Measure
-
-if TYPE_CHECKING:
-    from fedkeel.report.verdict import Difference, RankedMethod
+from fedkeel.report.ranking import Difference, RankedMethod
 
 MOST_SEEDS = 100  # more are never asked for
 
