@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from problems import settings_of
 
 import fedkeel as fk
 from fedkeel.running.session import Session
-from fedkeel.studies.interaction import Moment, interaction, study
+from fedkeel.settings import RunSettings
+from fedkeel.studies.interaction import FeatureSettings, FeatureSnapshot, interaction, study
 
 
 def by_hand(
@@ -80,40 +82,49 @@ def test_centring_is_an_argument() -> None:
         interaction(models, components=6)
 
 
-def looks(**options: Any) -> list[Moment]:
-    federation = fk.data.load("digits").split(fk.DirichletByClass(0.1), clients=10, seed=0)
+def digits_run(splitter: Any, algorithm: fk.Algorithm, **options: Any) -> RunSettings:
+    """The settings of a run on digits, over ten clients."""
+    federation = fk.data.load("digits").split(splitter, clients=10, seed=0)
     task = fk.Task(fk.models.build("mlp", shape=(64,), classes=10, seed=0))
+    return settings_of(task, federation, algorithm, **options)
+
+
+def snapshots(
+    *, seed: int = 0, directory: Path | None = None, progress: Any = None, **options: Any
+) -> list[FeatureSnapshot]:
+    """The study of a short run of FedDyn, with snapshots after rounds 2 and 4."""
     work = fk.Work(epochs=1, batch_size=20, lr=0.1)
-    asked: dict[str, Any] = {"every": 2, "points": 200, "components": 10} | options
-    return list(study(task, federation, fk.FedDyn(), rounds=4, cohort=5, work=work, **asked))
+    settings = digits_run(fk.DirichletByClass(0.1), fk.FedDyn(), rounds=4, cohort=5, work=work, seed=seed)
+    features = FeatureSettings(**{"every": 2, "points": 200, "components": 10, **options})
+    return list(study(settings, features=features, directory=directory, progress=progress))
 
 
 def test_the_study_of_a_run() -> None:
-    found = looks()
-    assert [moment.round for moment in found] == [2, 4]
-    for moment in found:
-        assert sum(moment.histogram) == moment.features
-        assert len(moment.histogram) == 7
-        assert 0 < moment.local_current <= 10
-        counts = [count for _, count in moment.sweep]
+    found = snapshots()
+    assert [snapshot.round for snapshot in found] == [2, 4]
+    for snapshot in found:
+        assert sum(snapshot.histogram) == snapshot.features
+        assert len(snapshot.histogram) == 7
+        assert 0 < snapshot.local_current <= 10
+        counts = [count for _, count in snapshot.sweep]
         assert counts == sorted(counts)  # a stricter correlation leaves more features apart
-        assert dict(moment.sweep)[0.5] == moment.features
+        assert dict(snapshot.sweep)[0.5] == snapshot.features
 
 
 def test_a_kept_study_is_the_same_and_trains_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """To be killed at any instant is in test_kill_studies.py."""
-    found = looks(keep=tmp_path)
-    assert found == looks()
+    found = snapshots(directory=tmp_path)
+    assert found == snapshots()
     monkeypatch.setattr(Session, "rounds", None)
-    assert looks(keep=tmp_path) == found
+    assert snapshots(directory=tmp_path) == found
 
 
-def test_a_damaged_look_is_taken_again(tmp_path: Path) -> None:
-    found = looks(keep=tmp_path)
+def test_a_damaged_snapshot_is_taken_again(tmp_path: Path) -> None:
+    found = snapshots(directory=tmp_path)
     for damage in (b"", b'0123 {"round": 2', b"\xff\xfe"):
         (tmp_path / "round-00000002.json").write_bytes(damage)
         with pytest.warns(UserWarning, match="is damaged and is made again"):
-            assert looks(keep=tmp_path) == found
+            assert snapshots(directory=tmp_path) == found
 
 
 def test_an_interrupted_study_keeps_the_rounds_it_has_played(tmp_path: Path) -> None:
@@ -125,8 +136,8 @@ def test_an_interrupted_study_keeps_the_rounds_it_has_played(tmp_path: Path) -> 
             raise KeyboardInterrupt
 
     with pytest.raises(fk.errors.Stopped, match="stopped after 3 of 4 rounds"):
-        looks(keep=tmp_path, progress=interrupt)
-    assert looks(keep=tmp_path, progress=interrupt) == looks()
+        snapshots(directory=tmp_path, progress=interrupt)
+    assert snapshots(directory=tmp_path, progress=interrupt) == snapshots()
     assert played == [0, 1, 2, 3]
 
 
@@ -142,9 +153,9 @@ def test_an_interrupted_study_keeps_the_rounds_it_has_played(tmp_path: Path) -> 
 def test_a_directory_of_other_arguments_is_refused(
     tmp_path: Path, options: dict[str, Any], message: str
 ) -> None:
-    looks(keep=tmp_path)
+    snapshots(directory=tmp_path)
     with pytest.raises(fk.StorageError, match=f"belongs to another interaction study: {message}"):
-        looks(keep=tmp_path, **options)
+        snapshots(directory=tmp_path, **options)
 
 
 @pytest.mark.parametrize(
@@ -161,13 +172,12 @@ def test_what_cannot_work_is_refused_before_the_run_and_leaves_nothing(
 ) -> None:
     monkeypatch.setattr(Session, "rounds", None)
     with pytest.raises(fk.ConfigError, match=message):
-        looks(keep=tmp_path / "s", **options)
+        snapshots(directory=tmp_path / "s", **options)
     assert not (tmp_path / "s").exists()
 
 
-def test_looks_come_as_they_are_taken() -> None:
-    federation = fk.data.load("digits").split(fk.IID(), clients=10, seed=0)
-    task = fk.Task(fk.models.build("mlp", shape=(64,), classes=10, seed=0))
+def test_snapshots_come_as_they_are_taken() -> None:
     work = fk.Work(steps=1, batch_size=20)
-    moments = study(task, federation, fk.FedAvg(), rounds=1000, cohort=2, work=work, every=1, points=50)
-    assert [moment.round for moment in islice(moments, 2)] == [1, 2]
+    settings = digits_run(fk.IID(), fk.FedAvg(), rounds=1000, cohort=2, work=work)
+    taken = study(settings, features=FeatureSettings(every=1, points=50))
+    assert [snapshot.round for snapshot in islice(taken, 2)] == [1, 2]

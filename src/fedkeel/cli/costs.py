@@ -14,7 +14,7 @@ from fedkeel.cli.advise_progress import Stages
 from fedkeel.cli.display import console, plain_table
 
 if TYPE_CHECKING:
-    from fedkeel.studies.costs import Finding, Line, Quantity
+    from fedkeel.studies.costs import Disagreement, MethodCosts, Quantity
 
 _EXAMPLES = """[bold]Examples[/]
 
@@ -57,33 +57,33 @@ def costs(
     FedInit's Tables 7 and 9, the poster's table and the communication column of FedSAGD's Table 1.
     """
     from fedkeel.experiments.expression import parse_method, spell_method  # noqa: PLC0415  heavy
-    from fedkeel.studies.costs import count, findings  # noqa: PLC0415
+    from fedkeel.studies.costs import count, disagreements  # noqa: PLC0415
 
     named = {spell_method(text): parse_method(text) for text in methods or _PRINTED}
     with Stages(stderr=True) as stages:
         what = f"rounds of {len(named)} methods" if len(named) > 1 else "rounds"
         lines = count(list(named.items()), rounds=rounds, progress=partial(stages.tell, what))
-    found = findings(lines)
+    found = disagreements(lines)
     if as_json:
         print(json.dumps(_plain(lines, found), ensure_ascii=False, indent=2))
     else:
         _print(lines, found, rounds)
 
 
-def _plain(lines: list[Line], found: list[Finding]) -> dict[str, Any]:
-    from fedkeel.studies.costs import CLAIMS  # noqa: PLC0415
+def _plain(lines: list[MethodCosts], found: list[Disagreement]) -> dict[str, Any]:
+    from fedkeel.studies.costs import PRINTED_COSTS  # noqa: PLC0415
 
     named = {line.method for line in lines}
     return {
         "counted": [line._asdict() for line in lines],
-        "printed": [claim._asdict() for claim in CLAIMS if claim.method in named],
+        "printed": [entry._asdict() for entry in PRINTED_COSTS if entry.method in named],
         "disagreements": [one._asdict() for one in found],
     }
 
 
-def _print(lines: list[Line], found: list[Finding], rounds: int) -> None:
-    from fedkeel.studies.costs.claims import FEDSAGD, POSTER, TABLE_7, TABLE_9  # noqa: PLC0415
+def _print(lines: list[MethodCosts], found: list[Disagreement], rounds: int) -> None:
     from fedkeel.studies.costs.disagreements import conventions  # noqa: PLC0415
+    from fedkeel.studies.costs.printed import FEDSAGD, POSTER, TABLE_7, TABLE_9  # noqa: PLC0415
 
     screen = console()
     tables: list[tuple[str, Quantity, tuple[str, ...], tuple[str, ...]]] = [
@@ -122,15 +122,15 @@ _SECONDS = (
 )
 
 
-def _counts(line: Line, columns: tuple[str, ...]) -> list[str]:
+def _counts(line: MethodCosts, columns: tuple[str, ...]) -> list[str]:
     ratios = {"unicast", "broadcast", "gradients", "forwards", "seconds"}
     return [f"{getattr(line, name):.2f}{'×' * (name in ratios)}" for name in columns]
 
 
 def _printed(method: str, quantity: Quantity, source: str) -> str:
-    from fedkeel.studies.costs.claims import claims_of  # noqa: PLC0415
+    from fedkeel.studies.costs.printed import printed_costs  # noqa: PLC0415
 
-    return next((claim.text for claim in claims_of(method, quantity) if claim.source == source), "—")
+    return next((entry.text for entry in printed_costs(method, quantity) if entry.source == source), "—")
 
 
 def _paragraphs(title: str, texts: list[str]) -> None:

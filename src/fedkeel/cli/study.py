@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -116,9 +117,9 @@ def stability(
 
 def interaction(
     methods: opt.Methods,
-    every: Annotated[int, typer.Option(min=1, help="Rounds between looks.")] = 10,
+    every: Annotated[int, typer.Option(min=1, help="Rounds between snapshots.")] = 10,
     points: Annotated[int, typer.Option(min=2, help="Test points.")] = 500,
-    components: Annotated[int, typer.Option(min=1, help="Principal components a model, K.")] = 20,
+    components: Annotated[int, typer.Option(min=1, help="Principal components per model, K.")] = 20,
     gamma_corr: Annotated[float, typer.Option(help="Correlation above which features are one.")] = 0.5,
     centre: Annotated[bool, typer.Option("--centre", help="Centre the features first.")] = False,
     file: opt.File = None,
@@ -140,35 +141,29 @@ def interaction(
 ) -> None:
     """Which features local and global models share: the interaction tensor of Rethinking §3.3."""
     base = opt.experiment(file, settings, locals())
-    from fedkeel.studies.interaction import looks_of, study  # noqa: PLC0415  heavy
+    from fedkeel.studies.interaction import FeatureSettings, study  # noqa: PLC0415  heavy
 
-    looks = looks_of(base.rounds, every)
-    lens: dict[str, Any] = {
-        "every": every,
-        "points": points,
-        "components": components,
-        "gamma_corr": gamma_corr,
-        "centre": centre,
-    }
+    features = FeatureSettings(every, points, components, gamma_corr, centre)
+    due = features.rounds(base.rounds)
     place = out or paths.fresh("interaction")
     experiments = _experiments(methods, base)
-    folders = _folders(place, "interaction study", experiments, base, lens)
+    folders = _folders(place, "interaction study", experiments, base, asdict(features))
     count = sum(folder.exists() and len(list(folder.glob("round-*.json"))) for folder in folders.values())
-    say_what_is_there(place, count, len(looks) * len(experiments), "looks")
+    say_what_is_there(place, count, len(due) * len(experiments), "snapshots")
     found: dict[str, list[dict[str, Any]]] = {}
     with resumable(place), Board(list(experiments), base.rounds, stderr=as_json) as board:
         for number, (name, one) in enumerate(experiments.items()):
             board.begin(number, _rounds_in(folders[name] / "run"))
             heard: list[Row] = []
             with _named(name):
-                moments = study(
+                snapshots = study(
                     one.settings(),
                     _serial_unless_asked(one),
-                    **lens,
+                    features=features,
                     directory=folders[name],
                     progress=_both(heard.append, board.row),
                 )
-                found[name] = [moment._asdict() for moment in moments]
+                found[name] = [snapshot._asdict() for snapshot in snapshots]
             board.done[number] = base.rounds
             board.end(number, "done" if heard else _KEPT, heard[-1]["accuracy"] if heard else None)
     curves = {name: [(m["round"], m["features"]) for m in seen] for name, seen in found.items()}
@@ -210,10 +205,10 @@ def _folders(
 ) -> dict[str, Path]:
     """Take the directory for these settings, and return that of each method below it."""
     from fedkeel.experiments.comparison import folder  # noqa: PLC0415  heavy
-    from fedkeel.studies.artifacts import claim  # noqa: PLC0415
+    from fedkeel.studies.artifacts import open_directory  # noqa: PLC0415
 
     shared = {key: part for key, part in base.table().items() if key != "method"}
-    claim(place, kind, {**shared, **asked})
+    open_directory(place, kind, {**shared, **asked})
     return {name: place / folder(name) for name in experiments}
 
 

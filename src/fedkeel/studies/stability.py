@@ -29,7 +29,7 @@ from fedkeel.running.round import Row, memories_of, prepare
 from fedkeel.running.session import Session, open_session
 from fedkeel.settings import RunSettings
 from fedkeel.streams import Stream
-from fedkeel.studies.artifacts import claim, keep_tensors, kept, read_tensors
+from fedkeel.studies.artifacts import open_directory, read_or_make, read_tensors, write_tensors
 from fedkeel.vector import Vector
 
 Replaced = Literal["client", "sample"]
@@ -97,7 +97,7 @@ def stability(
     with closing(open_session(quiet.changed(probes=(Losses(every=rounds),)), execution)) as base:
         if path is not None:
             asked = {"rounds": rounds, "replaced": replaced, "engine": execution.engine}
-            claim(path, "stability study", {**asked, **identity_of(base.context)})
+            open_directory(path, "stability study", {**asked, **identity_of(base.context)})
         unchanged = _Unchanged(base, path, tell)
         facts = unchanged.facts()
         drawn = facts["order"][:pairs]
@@ -106,7 +106,7 @@ def stability(
             other = partial(swapped, federation, client, number, replaced, settings.seed)
             hear = partial(tell, 1 + number)
             make = partial(_curve, unchanged, other, open_run, hear)
-            curves.append(kept(_part(path, f"pair-{number}"), make, partial(hear, None)))
+            curves.append(read_or_make(_part(path, f"pair-{number}"), make, partial(hear, None)))
         unchanged.forget()
     return Stability(replaced, drawn, curves, facts["local"], facts["gap"])
 
@@ -121,7 +121,7 @@ class _Unchanged:
     def facts(self) -> dict[str, Any]:
         """Return what is reported of it, and its clients in the order in which they are replaced."""
         part = _part(self.path, "unchanged")
-        found: dict[str, Any] = kept(part, self._train, partial(self.tell, None))
+        found: dict[str, Any] = read_or_make(part, self._train, partial(self.tell, None))
         return found
 
     def models(self) -> list[Vector]:
@@ -143,7 +143,7 @@ class _Unchanged:
     def _train(self) -> dict[str, Any]:
         local = local_discrepancy(self.session)
         self._models = list(_trail(self.session, self.tell))
-        keep_tensors(self._file, {"x": torch.stack(self._models)})
+        write_tensors(self._file, {"x": torch.stack(self._models)})
         gap = self.session.history[-1]["losses/participation_gap"]
         return {"order": _order(self.session), "local": local, "gap": gap}
 

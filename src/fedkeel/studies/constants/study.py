@@ -20,7 +20,8 @@ from fedkeel.running.round import RunContext
 from fedkeel.running.session import Session, open_session
 from fedkeel.settings import RunSettings
 from fedkeel.streams import Stream
-from fedkeel.studies.artifacts import claim, kept
+from fedkeel.studies.artifacts import open_directory as claim
+from fedkeel.studies.artifacts import read_or_make as kept
 from fedkeel.studies.constants import pilot
 from fedkeel.studies.constants.findings import Findings, Measured, conclude
 from fedkeel.studies.constants.landscape import Landscape, Place, View, gaussian, power_iteration

@@ -29,7 +29,7 @@ from fedkeel.work import Work
 CLIENTS, COHORT, STEPS = 20, 10, 10
 
 
-class Line(NamedTuple):
+class MethodCosts(NamedTuple):
     """A method's costs. Vectors are of the model's length; scalars count as fractions of it.
 
     `down`, `up`: a client and round. `unicast`, `broadcast`: bytes against FedAvg's where what goes down is
@@ -54,7 +54,7 @@ class Line(NamedTuple):
     seconds: float
 
 
-class Played(NamedTuple):
+class TimedRun(NamedTuple):
     """A method's run: its session, its last row, and each round's processor seconds, watching left out."""
 
     session: Session
@@ -67,7 +67,7 @@ def count(
     *,
     rounds: int = 10,
     progress: Callable[[int, int], None] | None = None,
-) -> list[Line]:
+) -> list[MethodCosts]:
     """Run the methods for a few rounds of digits, side by side with FedAvg, and count.
 
     `progress` hears of the rounds that all have played, and of how many there are.
@@ -88,7 +88,7 @@ def count(
 
 def _play(
     sessions: Mapping[str, Session], rounds: int, progress: Callable[[int, int], None]
-) -> dict[str, Played]:
+) -> dict[str, TimedRun]:
     """Play a round of each in turn, so that what slows the machine down slows all of them down."""
     runs = {key: session.rounds() for key, session in sessions.items()}
     seconds: dict[str, list[float]] = {key: [] for key in sessions}
@@ -98,22 +98,22 @@ def _play(
             next(run)
             seconds[key].append(time.process_time() - started - sum(sessions[key].seconds.values()))
         progress(done + 1, rounds)
-    return {key: Played(session, session.history[-1], seconds[key]) for key, session in sessions.items()}
+    return {key: TimedRun(session, session.history[-1], seconds[key]) for key, session in sessions.items()}
 
 
-def _slowdown(ours: Played, base: Played) -> float:
+def _slowdown(ours: TimedRun, base: TimedRun) -> float:
     """Return how much longer a round takes: the first is left out, it warms up."""
     pairs = list(zip(ours.seconds, base.seconds, strict=True))
     return statistics.median(mine / plain for mine, plain in pairs[1:] or pairs)
 
 
-def _line(name: str, ours: Played, plain: Played) -> Line:
+def _line(name: str, ours: TimedRun, plain: TimedRun) -> MethodCosts:
     row, base = ours.row, plain.row
     d = ours.session.context.oracle.layout.total
     size = d * ours.session.state.x0.element_size()
     down, up = row["bytes_down"] / COHORT / size, row["bytes_up"] / COHORT / size
     kept, beside = _memory(ours.session)
-    return Line(
+    return MethodCosts(
         name,
         down,
         up,

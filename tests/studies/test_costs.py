@@ -1,4 +1,4 @@
-"""The cost ledger: counts from runs against the methods' own records, and the papers against both."""
+"""Costs counted in runs against the methods' own records, and the papers against both."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import fedkeel as fk
 from fedkeel.cli.app import app
 from fedkeel.explain import explain_method
-from fedkeel.studies.costs import CLAIMS, count, findings
+from fedkeel.studies.costs import PRINTED_COSTS, count, disagreements
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_the_count_is_what_the_records_say(method: fk.Algorithm) -> None:
 def test_the_tables_of_the_papers_and_where_they_disagree() -> None:
     names = ["FedAdam", "FedSAM", "SCAFFOLD", "FedDyn", "FedCM", "FedInit"]
     lines = count([(name, getattr(fk, name)()) for name in names], rounds=2)
-    found = {(one.method, one.quantity) for one in findings(lines)}
+    found = {(one.method, one.quantity) for one in disagreements(lines)}
     assert found == {
         ("FedAdam", "storage"),  # Table 9 says 2, the poster 1, and 1 is counted
         ("SCAFFOLD", "storage"),  # Table 9 says 2 (kept), the poster 3 (held while walking)
@@ -38,7 +38,7 @@ def test_the_tables_of_the_papers_and_where_they_disagree() -> None:
         ("FedCM", "communication"),  # 2 in FedInit, 1 to 1.5 in FedSAGD; counted 1.5
         ("FedCM", "storage"),  # the poster prints 2Cd and 3×
     }
-    text = " ".join(one.text for one in findings(lines) if one.method == "FedCM")
+    text = " ".join(one.text for one in disagreements(lines) if one.method == "FedCM")
     assert "counted 1.50× (each client receives its own copy), 1.09× (one broadcast)" in text
 
 
@@ -52,8 +52,8 @@ def test_fedavg_is_its_own_measure() -> None:
 
 
 def test_every_entry_of_the_papers_is_about_a_method_there_is() -> None:
-    assert {claim.method for claim in CLAIMS} <= {made.__name__ for made in fk.METHODS}
-    assert sum(claim.source == "FedSAGD, Table 1" for claim in CLAIMS) == 11
+    assert {entry.method for entry in PRINTED_COSTS} <= {made.__name__ for made in fk.METHODS}
+    assert sum(entry.source == "FedSAGD, Table 1" for entry in PRINTED_COSTS) == 11
 
 
 def test_the_command() -> None:
@@ -61,7 +61,7 @@ def test_the_command() -> None:
     assert ran.exit_code == 0, ran.output
     found = json.loads(ran.stdout)
     assert found["counted"][0]["unicast"] == pytest.approx(1.5, abs=1e-3)
-    assert {claim["method"] for claim in found["printed"]} == {"FedCM"}
+    assert {entry["method"] for entry in found["printed"]} == {"FedCM"}
     shown = CliRunner().invoke(app, ["costs", "fedavg", "fedcm", "--rounds", "2"])
     assert "Where they disagree" in shown.stdout
     assert "FedSAGD, Table 1" in shown.stdout
