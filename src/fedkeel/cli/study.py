@@ -16,6 +16,7 @@ from fedkeel.cli import paths
 from fedkeel.cli.constants import EXAMPLES, constants
 from fedkeel.cli.display import Board, console, plain_table
 from fedkeel.cli.resuming import resumable, say_what_is_there
+from fedkeel.cli.study_page import local_curves, print_stability
 from fedkeel.errors import Diverged
 
 if TYPE_CHECKING:
@@ -56,6 +57,17 @@ def stability(
         Literal["client", "sample"], typer.Option(help="What differs: one client, or one sample.")
     ] = "client",
     held_out: Annotated[int, typer.Option(min=1, help="Clients held out to take their place.")] = 5,
+    drawn_by: Annotated[
+        int | None, typer.Option(min=1, help="Replace clients that are drawn within so many rounds.")
+    ] = None,
+    drawn_at_least: Annotated[
+        int | None, typer.Option(min=1, help="Replace clients that are drawn at least so often.")
+    ] = None,
+    local_round: Annotated[
+        list[int] | None,
+        typer.Option(min=0, help="Round in which walks are compared; repeatable. Default: 0, 10, 50, …"),
+    ] = None,
+    points: Annotated[int, typer.Option(min=1, help="Samples on which losses are compared.")] = 1000,
     file: opt.File = None,
     data: opt.Data = None,
     split: opt.Split = None,
@@ -79,7 +91,19 @@ def stability(
 
     place = out or paths.fresh("stability")
     experiments = _experiments(methods, base)
-    folders = _folders(place, "stability study", experiments, base, {"replaced": replace})
+    folders = _folders(
+        place,
+        "stability study",
+        experiments,
+        base,
+        {
+            "replaced": replace,
+            "drawn_by": drawn_by,
+            "drawn_at_least": drawn_at_least,
+            "points": points,
+            "local_rounds": local_round,
+        },
+    )
     count = sum(folder.exists() and len(list(folder.glob("pair-*.json"))) for folder in folders.values())
     say_what_is_there(place, count, pairs * len(experiments), "pairs")
     names = [f"{name}, {what}" for name in experiments for what in _runs(pairs)]
@@ -92,27 +116,21 @@ def stability(
                     _serial_unless_asked(one),
                     replaced=replace,
                     pairs=pairs,
+                    drawn_by=drawn_by,
+                    drawn_at_least=drawn_at_least,
+                    local_rounds=local_round or None,
+                    points=points,
                     directory=folders[name],
                     progress=_shown_runs(board, number * (pairs + 1)),
                 )
             found[name] = result.as_dict()
     curves = {name: list(enumerate(one["mean"])) for name, one in found.items()}
     _write(place, "stability", "‖x − x'‖, mean over pairs", found, curves)
+    _draw(place, "local", "largest distance between two walks, by step", local_curves(found))
     if as_json:
         print(json.dumps({"directory": str(place), "methods": found}, ensure_ascii=False, indent=2))
         return
-    rows = [
-        (name, *(f"{one[key][-1]:.4f}" for key in ("mean", "largest", "local")), f"{one['gap']:+.4f}")
-        for name, one in found.items()
-    ]
-    taken = max(len(one["clients"]) for one in found.values())
-    console().print(plain_table(("method", "‖x − x'‖ mean", "largest", "local", "R_u − R_e"), rows))
-    console().print(
-        f"\nAfter {base.rounds} rounds, one {replace} replaced, {taken} pairs; local: the largest distance "
-        f"between two clients' models after the first walk.\nCurves: {place / 'stability.svg'}",
-        markup=False,
-        soft_wrap=True,
-    )
+    print_stability(found, place)
 
 
 def interaction(
@@ -267,8 +285,15 @@ def _rounds_in(run: Path) -> int:
 
 def _write(place: Path, name: str, title: str, found: dict[str, Any], curves: dict[str, Any]) -> None:
     from fedkeel.files import storage_errors, write_durably  # noqa: PLC0415
-    from fedkeel.report.lines import lines  # noqa: PLC0415  heavy
 
     with storage_errors(place):
         write_durably(place / f"{name}.json", json.dumps(found, ensure_ascii=False, indent=2).encode())
+    _draw(place, name, title, curves)
+
+
+def _draw(place: Path, name: str, title: str, curves: dict[str, Any]) -> None:
+    from fedkeel.files import storage_errors, write_durably  # noqa: PLC0415
+    from fedkeel.report.lines import lines  # noqa: PLC0415  heavy
+
+    with storage_errors(place):
         write_durably(place / f"{name}.svg", lines(title, curves).encode())
