@@ -17,7 +17,7 @@ from fedkeel.studies.interaction import FeatureSettings, FeatureSnapshot, intera
 
 
 def by_hand(
-    models: list[np.ndarray], K: int, gamma_corr: float
+    models: list[np.ndarray], K: int, gamma_corr: float, *, signed: bool = False
 ) -> tuple[np.ndarray, list[set[tuple[int, int]]]]:
     """Ω and the clusters, straight from Rethinking §3.3 and the specification."""
     v = []
@@ -35,6 +35,9 @@ def by_hand(
             else:
                 clusters.append({(m, a)})
     size = [np.abs(one) / np.abs(one).max(axis=0) for one in v]
+    if signed:
+        largest = [[column[np.argmax(np.abs(column))] for column in one.T] for one in v]
+        size = [one / np.array(top) for one, top in zip(v, largest, strict=True)]
     bound = np.percentile(np.stack(size), 90)
     omega = np.zeros((len(models), len(models[0]), len(clusters)), dtype=bool)
     for f, cluster in enumerate(clusters):
@@ -44,11 +47,16 @@ def by_hand(
     return omega, clusters
 
 
-@pytest.mark.parametrize("gamma_corr", [0.3, 0.5, 0.8])
-def test_the_tensor_is_its_definition(gamma_corr: float) -> None:
+def related_models() -> list[np.ndarray]:
+    """Features of four models on 60 points, partly common."""
     rng = np.random.default_rng(0)
     common = rng.normal(size=(60, 6))
-    models = [common @ rng.normal(size=(6, 9)) + 0.7 * rng.normal(size=(60, 9)) for _ in range(4)]
+    return [common @ rng.normal(size=(6, 9)) + 0.7 * rng.normal(size=(60, 9)) for _ in range(4)]
+
+
+@pytest.mark.parametrize("gamma_corr", [0.3, 0.5, 0.8])
+def test_the_tensor_is_its_definition(gamma_corr: float) -> None:
+    models = related_models()
     found = interaction(models, components=5, gamma_corr=gamma_corr)
     omega, clusters = by_hand(models, 5, gamma_corr)
     np.testing.assert_array_equal(found.omega, omega)
@@ -70,6 +78,21 @@ def test_equal_models_have_one_cluster_a_component_and_unlike_ones_many() -> Non
     assert same.histogram == [0, 0, 4]
     unlike = interaction([rng.normal(size=(200, 8)) for _ in range(3)], components=4)
     assert unlike.features == 12
+
+
+def test_entries_may_count_with_their_sign() -> None:
+    """The paper's words to the letter: v / max|v| above the 90th percentile of all such entries."""
+    models = related_models()
+    signed = interaction(models, components=5, entries="signed")
+    omega, _ = by_hand(models, 5, 0.5, signed=True)
+    np.testing.assert_array_equal(signed.omega, omega)
+    plain = interaction(models, components=5)
+    np.testing.assert_array_equal(signed.clusters, plain.clusters)  # correlations do not depend on it
+    assert not np.array_equal(signed.omega, plain.omega)
+    flipped = interaction([-phi for phi in models], components=5, entries="signed")
+    np.testing.assert_array_equal(flipped.omega, omega)  # nor does the tensor on the arbitrary sign
+    with pytest.raises(fk.ConfigError, match="entries = 'squared': choose one of absolute, signed"):
+        interaction(models, components=5, entries="squared")  # type: ignore[arg-type]
 
 
 def test_centring_is_an_argument() -> None:
@@ -148,6 +171,7 @@ def test_an_interrupted_study_keeps_the_rounds_it_has_played(tmp_path: Path) -> 
         ({"every": 4}, "its every is 2, not 4"),
         ({"seed": 1}, "its seed is 0, not 1"),
         ({"gammas": (0.5,)}, "its gammas is"),
+        ({"entries": "signed"}, "its entries is 'absolute', not 'signed'"),
     ],
 )
 def test_a_directory_of_other_arguments_is_refused(
@@ -165,6 +189,7 @@ def test_a_directory_of_other_arguments_is_refused(
         ({"components": 500}, "components = 500, but the features span at most"),
         ({"gamma_corr": 1.5}, "gamma_corr = 1.5: give a number between 0 and 1"),
         ({"gammas": (0.5, 0.0)}, "gamma_corr = 0.0"),
+        ({"entries": "squared"}, "FeatureSettings: entries = 'squared'"),
     ],
 )
 def test_what_cannot_work_is_refused_before_the_run_and_leaves_nothing(

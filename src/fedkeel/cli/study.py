@@ -140,6 +140,10 @@ def interaction(
     components: Annotated[int, typer.Option(min=1, help="Principal components per model, K.")] = 20,
     gamma_corr: Annotated[float, typer.Option(help="Correlation above which features are one.")] = 0.5,
     centre: Annotated[bool, typer.Option("--centre", help="Centre the features first.")] = False,
+    entries: Annotated[
+        Literal["absolute", "signed"],
+        typer.Option(help="Which points contain a feature: by |v|, or by v with its sign."),
+    ] = "absolute",
     file: opt.File = None,
     data: opt.Data = None,
     split: opt.Split = None,
@@ -161,7 +165,7 @@ def interaction(
     base = opt.experiment(file, settings, locals())
     from fedkeel.studies.interaction import FeatureSettings, study  # noqa: PLC0415  heavy
 
-    features = FeatureSettings(every, points, components, gamma_corr, centre)
+    features = FeatureSettings(every, points, components, gamma_corr, centre, entries=entries)
     due = features.rounds(base.rounds)
     place = out or paths.fresh("interaction")
     experiments = _experiments(methods, base)

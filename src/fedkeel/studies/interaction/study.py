@@ -33,6 +33,7 @@ from fedkeel.settings import RunSettings
 from fedkeel.studies.artifacts import open_directory, read_or_make, read_part
 from fedkeel.studies.interaction.tensor import (
     Array,
+    Entries,
     Interaction,
     check_components,
     check_correlation,
@@ -81,6 +82,7 @@ class FeatureSettings:
     gamma_corr: Number = 0.5
     centre: bool = False
     gammas: tuple[Number, ...] = GAMMAS
+    entries: Entries = "absolute"
 
     def __post_init__(self) -> None:
         for gamma in (self.gamma_corr, *self.gammas):
@@ -96,7 +98,13 @@ class FeatureSettings:
 
     def tensor(self, features: Sequence[Array], gamma_corr: float) -> Interaction:
         """Return the interaction tensor of models' features at a given γ_corr."""
-        return interaction(features, components=self.components, gamma_corr=gamma_corr, centre=self.centre)
+        return interaction(
+            features,
+            components=self.components,
+            gamma_corr=gamma_corr,
+            centre=self.centre,
+            entries=self.entries,
+        )
 
 
 def study(
