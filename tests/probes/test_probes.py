@@ -141,6 +141,20 @@ def test_cosine_with_the_last_with_all_earlier_and_with_a_chosen_round() -> None
         assert row["cosine/error"] == 0
 
 
+def test_the_last_rounds_move_against_that_of_each_earlier_one() -> None:
+    """Rethinking's Figure 1c to the letter, over the clients of the last cohort that took part then too."""
+    found = rows(fk.SCAFFOLD(), [Cosine(each_round=True)])
+    told = reference("SCAFFOLD")
+    moves = [{i: end - one["broadcast"] for i, end in one["ends"].items()} for one in told]
+    expected = []
+    for earlier in moves[:-1]:
+        both = [(moves[-1][i], earlier[i]) for i in moves[-1] if i in earlier]
+        cosines = [a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in both]
+        expected.append(pytest.approx(np.mean(cosines), abs=1e-6) if cosines else None)
+    assert found[-1]["cosine/last_round_with"] == expected
+    assert [row["cosine/last_round_with"] for row in found[:-1]] == [None] * (ROUNDS - 1)
+
+
 def test_a_sketch_keeps_cosines_up_to_its_stated_error() -> None:
     generator = torch.Generator().manual_seed(0)
     off = []

@@ -27,7 +27,7 @@ ALL = [
     Drift(every=2),
     Diversity(),
     Diversity("h_i"),
-    Cosine(exact=(1,)),
+    Cosine(exact=(1,), each_round=True),
     fk.probes.Losses(every=2),
     fk.probes.ExcessRisk(every=2),
     fk.probes.ClientAccuracy(every=2),
