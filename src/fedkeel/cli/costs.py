@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +22,10 @@ _EXAMPLES = """[bold]Examples[/]
 fedkeel costs
 
 fedkeel costs scaffold fedcm "relaxed(fedsagd, beta=0.1)"
+
+fedkeel costs fedavg "stages((feddyn, 150), fedavg)" --rounds 1000
+
+fedkeel costs scaffold --data cifar10 --model cnn --counted 5
 
 fedkeel costs --json | jq .disagreements"""
 _PRINTED = (
@@ -49,25 +54,37 @@ def costs(
     methods: Annotated[
         list[str] | None, typer.Argument(metavar="METHOD", help="Methods; by default all in the papers.")
     ] = None,
-    rounds: Annotated[int, typer.Option(min=2, help="Rounds of each run.")] = 10,
+    counted: Annotated[int, typer.Option(min=2, help="Rounds that are played and counted.")] = 10,
+    file: opt.File = None,
+    data: opt.Data = None,
+    model: opt.Model = None,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Length of the run, to weigh its stages; by default 100.")
+    ] = None,
+    settings: opt.Settings = None,
     as_json: opt.Json = False,
 ) -> None:
     """Count what methods cost in short real runs, beside what the papers print, and say where they differ.
 
-    FedInit's Tables 7 and 9, the poster's table and the communication column of FedSAGD's Table 1.
+    Without --file, --data, --model or --set: a small network on digits. Of stages, each is counted, and the
+    whole. FedInit's Tables 7 and 9, the poster's table and the communication column of FedSAGD's Table 1.
     """
     from fedkeel.experiments.expression import parse_method, spell_method  # noqa: PLC0415  heavy
-    from fedkeel.studies.costs import count, disagreements  # noqa: PLC0415
+    from fedkeel.studies.costs import count, disagreements, small_run  # noqa: PLC0415
 
     named = {spell_method(text): parse_method(text) for text in methods or _PRINTED}
+    if file or data or model or settings:
+        base = opt.experiment(file, settings, {"data": data, "model": model, "rounds": rounds}).settings()
+    else:
+        base = small_run(rounds or 100)
     with Stages(stderr=True) as stages:
         what = f"rounds of {len(named)} methods" if len(named) > 1 else "rounds"
-        lines = count(list(named.items()), rounds=rounds, progress=partial(stages.tell, what))
+        lines = count(list(named.items()), base, rounds=counted, progress=partial(stages.tell, what))
     found = disagreements(lines)
     if as_json:
         print(json.dumps(_plain(lines, found), ensure_ascii=False, indent=2))
     else:
-        _print(lines, found, rounds)
+        _print(lines, found, counted)
 
 
 def _plain(lines: list[MethodCosts], found: list[Disagreement]) -> dict[str, Any]:
@@ -75,10 +92,18 @@ def _plain(lines: list[MethodCosts], found: list[Disagreement]) -> dict[str, Any
 
     named = {line.method for line in lines}
     return {
-        "counted": [line._asdict() for line in lines],
+        "counted": [line.as_dict() for line in lines],
         "printed": [entry._asdict() for entry in PRINTED_COSTS if entry.method in named],
         "disagreements": [one._asdict() for one in found],
     }
+
+
+def _labelled(lines: list[MethodCosts]) -> Iterator[tuple[str, MethodCosts]]:
+    """Yield each method, and below it its stages."""
+    for line in lines:
+        yield line.method, line
+        for number, stage in enumerate(line.stages, start=1):
+            yield f"  stage {number}: {stage.method}, {stage.rounds} of {line.rounds} rounds", stage
 
 
 def _print(lines: list[MethodCosts], found: list[Disagreement], rounds: int) -> None:
@@ -99,8 +124,8 @@ def _print(lines: list[MethodCosts], found: list[Disagreement], rounds: int) -> 
     ]
     for title, quantity, columns, sources in tables:
         cells = [
-            (line.method, *_counts(line, columns), *(_printed(line.method, quantity, s) for s in sources))
-            for line in lines
+            (label, *_counts(line, columns), *(_printed(line.method, quantity, s) for s in sources))
+            for label, line in _labelled(lines)
         ]
         screen.print(f"\n{title}", style="bold")
         screen.print(plain_table(("method", *columns, *sources), cells))
@@ -112,13 +137,13 @@ def _print(lines: list[MethodCosts], found: list[Disagreement], rounds: int) -> 
 
 _LEGEND = (
     "down, up, kept, stored, working, server: vectors of the model's length, of a client and round. All "
-    "else: ratios against FedAvg. Counted in runs of a small network on digits: 10 of 20 clients, 10 local "
-    "steps.",
+    "else: ratios against FedAvg. By default counted in runs of a small network on digits: 10 of 20 clients, "
+    "10 local steps. Stages together: the mean over the run's rounds, and the most memory.",
 )
 _SECONDS = (
     "seconds: a round's processor time over that of FedAvg's round beside it, the median of {rounds} rounds; "
     "all methods play a round in turn, on one thread, after one to warm up. It depends on machine and model: "
-    "here a tiny network, in the paper a ResNet-18."
+    "by default a tiny network, in the paper a ResNet-18."
 )
 
 

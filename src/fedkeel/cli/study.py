@@ -14,9 +14,9 @@ import typer
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
 from fedkeel.cli.constants import EXAMPLES, constants
-from fedkeel.cli.display import Board, console, plain_table
+from fedkeel.cli.display import Board
 from fedkeel.cli.resuming import resumable, say_what_is_there
-from fedkeel.cli.study_page import local_curves, print_stability
+from fedkeel.cli.study_page import local_curves, print_interaction, print_stability
 from fedkeel.errors import Diverged
 
 if TYPE_CHECKING:
@@ -193,26 +193,7 @@ def interaction(
     if as_json:
         print(json.dumps({"directory": str(place), "methods": found}, ensure_ascii=False, indent=2))
     else:
-        _print_interaction(found, place)
-
-
-def _print_interaction(found: dict[str, list[dict[str, Any]]], place: Path) -> None:
-    rows = [
-        (
-            name,
-            f"{m['round']}",
-            f"{m['features']}",
-            f"{m['local_current']:.1f}",
-            f"{m['current_mean']}",
-            f"{m['current_next']}",
-            ", ".join(f"{gamma:g}: {count}" for gamma, count in m["sweep"]),
-        )
-        for name, seen in found.items()
-        for m in seen
-    ]
-    shared = ("local ∩ global", "global ∩ mean", "global ∩ next")
-    console().print(plain_table(("method", "round", "features", *shared, "features by γ_corr"), rows))
-    console().print(f"\nCurves: {place / 'interaction.svg'}", markup=False, soft_wrap=True)
+        print_interaction(found, place)
 
 
 def _experiments(methods: list[str], base: Experiment) -> dict[str, Experiment]:

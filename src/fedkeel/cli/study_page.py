@@ -59,3 +59,23 @@ def local_curves(found: dict[str, dict[str, Any]]) -> dict[str, list[tuple[int, 
         for name, result in found.items()
         for one in result["local"]
     }
+
+
+def print_interaction(found: dict[str, list[dict[str, Any]]], directory: Path) -> None:
+    """Print every snapshot of every method."""
+    rows = [
+        (
+            name,
+            f"{m['round']}",
+            f"{m['features']}",
+            f"{m['local_current']:.1f}",
+            f"{m['current_mean']}",
+            f"{m['current_next']}",
+            ", ".join(f"{gamma:g}: {count}" for gamma, count in m["sweep"]),
+        )
+        for name, seen in found.items()
+        for m in seen
+    ]
+    shared = ("local ∩ global", "global ∩ mean", "global ∩ next")
+    console().print(plain_table(("method", "round", "features", *shared, "features by γ_corr"), rows))
+    console().print(f"\nCurves: {directory / 'interaction.svg'}", markup=False, soft_wrap=True)

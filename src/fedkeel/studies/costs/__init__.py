@@ -1,6 +1,6 @@
 """What methods cost, counted in short real runs, beside what the papers print."""
 
-from fedkeel.studies.costs.count import MethodCosts, count
+from fedkeel.studies.costs.count import MethodCosts, count, small_run
 from fedkeel.studies.costs.disagreements import Disagreement, disagreements
 from fedkeel.studies.costs.printed import PRINTED_COSTS, PrintedCost, Quantity
 
@@ -12,4 +12,5 @@ __all__ = [
     "Quantity",
     "count",
     "disagreements",
+    "small_run",
 ]

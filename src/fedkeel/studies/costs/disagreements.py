@@ -75,6 +75,6 @@ def conventions() -> list[str]:
         f"{TABLE_9} agrees with “a model and what is kept beside it”, except for FedAdam (its two extra "
         "vectors are the server's), FedSAM and FedCM (held during the walk only).",
         f"{POSTER} agrees with “held while walking”.",
-        "FedSAGD's 1–1.5× is (s+2)/(s+1) of a broadcast to s clients (s = 1 gives 1.5): counted are s = 10 "
-        "and a copy for each client.",
+        "FedSAGD's 1–1.5× is (s+2)/(s+1) of a broadcast to s clients (s = 1 gives 1.5): counted are a "
+        "broadcast to the cohort, and a copy for each client.",
     ]
