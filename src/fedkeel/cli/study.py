@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,8 +14,9 @@ import typer
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
 from fedkeel.cli.constants import EXAMPLES, constants
-from fedkeel.cli.display import RunProgress, console, plain_table
+from fedkeel.cli.display import RunProgress
 from fedkeel.cli.resuming import resumable, say_what_is_there
+from fedkeel.cli.study_page import local_curves, print_interaction, print_stability
 from fedkeel.errors import Diverged
 from fedkeel.experiments.experiment import Experiment
 
@@ -59,6 +61,17 @@ def stability(
     held_out: Annotated[
         int | None, typer.Option(min=1, help="Clients held out to replace others; by default 5.")
     ] = None,
+    drawn_by: Annotated[
+        int | None, typer.Option(min=1, help="Replace clients that are drawn within so many rounds.")
+    ] = None,
+    drawn_at_least: Annotated[
+        int | None, typer.Option(min=1, help="Replace clients that are drawn at least so often.")
+    ] = None,
+    local_round: Annotated[
+        list[int] | None,
+        typer.Option(min=0, help="Round in which walks are compared; repeatable. Default: 0, 10, 50, …"),
+    ] = None,
+    points: Annotated[int, typer.Option(min=1, help="Samples on which losses are compared.")] = 1000,
     out: opt.Out = None,
     as_json: opt.Json = False,
 ) -> None:
@@ -68,7 +81,14 @@ def stability(
     base = experiment.with_settings([f"data.held_out={held_out or experiment.data.held_out or 5}"])
     directory = out or paths.fresh("stability")
     experiments = _experiments(methods, base)
-    folders = _folders(directory, "stability study", experiments, base, {"replaced": replace})
+    asked = {
+        "replaced": replace,
+        "drawn_by": drawn_by,
+        "drawn_at_least": drawn_at_least,
+        "points": points,
+        "local_rounds": local_round,
+    }
+    folders = _folders(directory, "stability study", experiments, base, asked)
     count = sum(folder.exists() and len(list(folder.glob("pair-*.json"))) for folder in folders.values())
     say_what_is_there(directory, count, pairs * len(experiments), "pairs")
     names = [f"{name}, {what}" for name in experiments for what in _runs(pairs)]
@@ -81,61 +101,49 @@ def stability(
                     _serial_unless_asked(made),
                     replaced=replace,
                     pairs=pairs,
+                    drawn_by=drawn_by,
+                    drawn_at_least=drawn_at_least,
+                    local_rounds=local_round or None,
+                    points=points,
                     directory=folders[name],
                     progress=_shown_runs(progress, number * (pairs + 1)),
                 )
             found[name] = result.as_dict()
     curves = {name: list(enumerate(one["mean"])) for name, one in found.items()}
     _write(directory, "stability", "‖x − x'‖, mean over pairs", found, curves)
+    _draw(directory, "local", "largest distance between two walks, by step", local_curves(found))
     if as_json:
         print(json.dumps({"directory": str(directory), "methods": found}, ensure_ascii=False, indent=2))
     else:
-        _print_stability(found, f"After {base.rounds} rounds, one {replace} replaced", directory)
-
-
-def _print_stability(found: dict[str, dict[str, Any]], title: str, directory: Path) -> None:
-    rows = [
-        (name, *(f"{one[key][-1]:.4f}" for key in ("mean", "largest", "local")), f"{one['gap']:+.4f}")
-        for name, one in found.items()
-    ]
-    pairs = max(len(one["clients"]) for one in found.values())
-    console().print(plain_table(("method", "‖x − x'‖ mean", "largest", "local", "R_u − R_e"), rows))
-    console().print(
-        f"\n{title}, {pairs} pairs; local: the largest distance between two clients' models after the first "
-        f"walk.\nCurves: {directory / 'stability.svg'}",
-        markup=False,
-        soft_wrap=True,
-    )
+        print_stability(found, directory)
 
 
 @opt.takes_experiment(leave_out=("method",))
 def interaction(
     experiment: Experiment,
     methods: opt.Methods,
-    every: Annotated[int, typer.Option(min=1, help="Rounds between measurements.")] = 10,
+    every: Annotated[int, typer.Option(min=1, help="Rounds between snapshots.")] = 10,
     points: Annotated[int, typer.Option(min=2, help="Test points.")] = 500,
     components: Annotated[int, typer.Option(min=1, help="Principal components per model, K.")] = 20,
     gamma_corr: Annotated[float, typer.Option(help="Correlation above which features are one.")] = 0.5,
     centre: Annotated[bool, typer.Option("--centre", help="Centre the features first.")] = False,
+    entries: Annotated[
+        Literal["absolute", "signed"],
+        typer.Option(help="Which points contain a feature: by |v|, or by v with its sign."),
+    ] = "absolute",
     out: opt.Out = None,
     as_json: opt.Json = False,
 ) -> None:
     """Which features local and global models share: the interaction tensor of Rethinking §3.3."""
-    from fedkeel.studies.interaction import looks_of, study  # noqa: PLC0415  heavy
+    from fedkeel.studies.interaction import FeatureSettings, study  # noqa: PLC0415  heavy
 
-    rounds = looks_of(experiment.rounds, every)
-    asked: dict[str, Any] = {
-        "every": every,
-        "points": points,
-        "components": components,
-        "gamma_corr": gamma_corr,
-        "centre": centre,
-    }
+    features = FeatureSettings(every, points, components, gamma_corr, centre, entries=entries)
+    rounds = features.rounds(experiment.rounds)
     directory = out or paths.fresh("interaction")
     experiments = _experiments(methods, experiment)
-    folders = _folders(directory, "interaction study", experiments, experiment, asked)
+    folders = _folders(directory, "interaction study", experiments, experiment, asdict(features))
     count = sum(folder.exists() and len(list(folder.glob("round-*.json"))) for folder in folders.values())
-    say_what_is_there(directory, count, len(rounds) * len(experiments), "measurements")
+    say_what_is_there(directory, count, len(rounds) * len(experiments), "snapshots")
     found: dict[str, list[dict[str, Any]]] = {}
     with resumable(directory), RunProgress(list(experiments), experiment.rounds, stderr=as_json) as progress:
         for number, (name, made) in enumerate(experiments.items()):
@@ -145,7 +153,7 @@ def interaction(
                 measured = study(
                     made.settings(),
                     _serial_unless_asked(made),
-                    **asked,
+                    features=features,
                     directory=folders[name],
                     progress=_both(rows.append, progress.row),
                 )
@@ -157,26 +165,7 @@ def interaction(
     if as_json:
         print(json.dumps({"directory": str(directory), "methods": found}, ensure_ascii=False, indent=2))
     else:
-        _print_interaction(found, directory)
-
-
-def _print_interaction(found: dict[str, list[dict[str, Any]]], directory: Path) -> None:
-    rows = [
-        (
-            name,
-            f"{m['round']}",
-            f"{m['features']}",
-            f"{m['local_current']:.1f}",
-            f"{m['current_mean']}",
-            f"{m['current_next']}",
-            ", ".join(f"{gamma:g}: {count}" for gamma, count in m["sweep"]),
-        )
-        for name, seen in found.items()
-        for m in seen
-    ]
-    shared = ("local ∩ global", "global ∩ mean", "global ∩ next")
-    console().print(plain_table(("method", "round", "features", *shared, "features by γ_corr"), rows))
-    console().print(f"\nCurves: {directory / 'interaction.svg'}", markup=False, soft_wrap=True)
+        print_interaction(found, directory)
 
 
 def _experiments(methods: list[str], base: Experiment) -> dict[str, Experiment]:
@@ -191,10 +180,10 @@ def _folders(
 ) -> dict[str, Path]:
     """Take the directory for these settings, and return that of each method below it."""
     from fedkeel.experiments.comparison import folder  # noqa: PLC0415  heavy
-    from fedkeel.studies.artifacts import claim  # noqa: PLC0415
+    from fedkeel.studies.artifacts import open_directory  # noqa: PLC0415
 
     shared = {key: part for key, part in base.table().items() if key != "method"}
-    claim(directory, kind, {**shared, **asked})
+    open_directory(directory, kind, {**shared, **asked})
     return {name: directory / folder(name) for name in experiments}
 
 
@@ -253,8 +242,15 @@ def _rounds_in(run: Path) -> int:
 
 def _write(directory: Path, name: str, title: str, found: dict[str, Any], curves: dict[str, Any]) -> None:
     from fedkeel.files import storage_errors, write_durably  # noqa: PLC0415
-    from fedkeel.report.charts import line_chart  # noqa: PLC0415  heavy
 
     with storage_errors(directory):
         write_durably(directory / f"{name}.json", json.dumps(found, ensure_ascii=False, indent=2).encode())
+    _draw(directory, name, title, curves)
+
+
+def _draw(directory: Path, name: str, title: str, curves: dict[str, Any]) -> None:
+    from fedkeel.files import storage_errors, write_durably  # noqa: PLC0415
+    from fedkeel.report.charts import line_chart  # noqa: PLC0415  heavy
+
+    with storage_errors(directory):
         write_durably(directory / f"{name}.svg", line_chart(title, curves).file().encode())

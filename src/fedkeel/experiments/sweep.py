@@ -20,7 +20,7 @@ from fedkeel.experiments.experiment import Experiment
 from fedkeel.files import storage_errors, write_durably
 from fedkeel.report.charts import line_chart
 from fedkeel.report.tables import MethodSummary, Trial, final, reachable_target, summarise
-from fedkeel.studies.artifacts import claim
+from fedkeel.studies.artifacts import open_directory
 
 
 class Sweep(NamedTuple):
@@ -81,7 +81,7 @@ def play(
 
     `done` hears of each run, how many there are now, and whether it was there already.
     """
-    claim(out, "sweep", sweep.settings())
+    open_directory(out, "sweep", sweep.settings())
     jobs = sweep.jobs(out)
     trials: dict[tuple[str, int], Trial] = {}
 

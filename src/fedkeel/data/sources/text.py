@@ -23,6 +23,7 @@ Bytes: TypeAlias = NDArray[np.uint8]
 
 LENGTH = 80
 VOCABULARY = "\n !\"&'(),-.0123456789:;>?" + string.ascii_uppercase + "[]" + string.ascii_lowercase + "}"
+_NOTICES = ("THE_COMEDY_OF_ERRORS_COMMERCIALLY", "THE_COMEDY_OF_ERRORS_WITH_PERMISSION")
 _FILES = (
     "shakespeare.json",
     "shakespeare/all_data",
@@ -44,6 +45,7 @@ def shakespeare(
     max_samples: int | None = 2000,
     roles: int | None = None,
     train_share: float = 0.8,
+    notices: bool = True,
     seed: int = 0,
 ) -> Dataset:
     """Shakespeare by speaking role: 80 characters (bytes, numbers in LEAF's vocabulary), next character.
@@ -53,6 +55,10 @@ def shakespeare(
     As FedDyn does, a window of at most `max_samples` training and a fifth as many test samples of
     each role is kept, from a start drawn from `seed`. `roles` takes that many of the roles that fill both
     windows: 100 gives the 200,000 + 40,000 samples of FedSAGD.
+
+    Two of LEAF's roles are none: LEAF reads lines of the edition's licence notice in The Comedy of Errors as
+    names ("COMMERCIALLY.", "WITH PERMISSION."), and what follows as their speech. The notice is repeated, so
+    that some of its test windows are training windows too. `notices=False` leaves these two out.
     """
     if not 0 < train_share < 1:
         raise DataError(f"shakespeare: train_share is {train_share}; use a number between 0 and 1")
@@ -66,7 +72,7 @@ def shakespeare(
             "https://github.com/TalwalkarLab/leaf run ./preprocess.sh -s niid --sf 1.0 -k 0 -t sample -tf 0.8"
         )
     with reading(path):
-        everyone = _read(path)
+        everyone = [role for role in _read(path) if notices or role.name not in _NOTICES]
     halves = [(role, *_halves(len(role.y), train_share)) for role in everyone]
     kept = [(role, train, test) for role, train, test in halves if len(train) and len(test)]
     if roles is not None:

@@ -12,8 +12,9 @@ import torch
 from fedkeel.errors import ConfigError, Diverged
 from fedkeel.methods.relaxed import Relaxed
 from fedkeel.running.session import Session
-from fedkeel.studies.artifacts import keep_tensors, kept, read_tensors
-from fedkeel.studies.artifacts import read as read_part
+from fedkeel.studies.artifacts import read_or_make as kept
+from fedkeel.studies.artifacts import read_part, read_tensors
+from fedkeel.studies.artifacts import write_tensors as keep_tensors
 from fedkeel.vector import Vector
 
 _RUNAWAY = 1e6  # a model this many times longer than the first is on its way to infinity

@@ -20,7 +20,8 @@ from fedkeel.running.round import RunContext
 from fedkeel.running.session import Session, open_session
 from fedkeel.settings import RunSettings
 from fedkeel.streams import Stream
-from fedkeel.studies.artifacts import claim, kept
+from fedkeel.studies.artifacts import open_directory
+from fedkeel.studies.artifacts import read_or_make as kept
 from fedkeel.studies.constants import pilot
 from fedkeel.studies.constants.findings import Findings, Measurements, conclude
 from fedkeel.studies.constants.landscape import (
@@ -87,7 +88,7 @@ def study(
         context = session.context
         if path is not None:
             asked = {**asdict(how), "engine": execution.engine}
-            claim(path, "constants study", {**asked, **identity_of(context)})
+            open_directory(path, "constants study", {**asked, **identity_of(context)})
         trajectory = _pilot(session, max(2, how.points), path, report_progress)
         measured = _choose_clients(context, how, path)
         found = _measure(measured, trajectory, how, report_progress)
