@@ -159,7 +159,7 @@ def compare(
 
     The first, serial, is measured whatever it takes, and stays unless another is clearly faster.
     """
-    comparison = _Comparison(limit, clock)
+    comparison = _EngineComparison(limit, clock)
     with ExitStack() as open_engines:
         for one in allowed:
             comparison.measure(one, begin, open_engines)
@@ -167,7 +167,7 @@ def compare(
     return Choice(best.engine, best.threads, "measured: the fastest step of one client", comparison.figures())
 
 
-class _Comparison:
+class _EngineComparison:
     """Candidates and their times so far. The limit is checked before whatever takes time."""
 
     def __init__(self, limit: float, clock: Callable[[], float]) -> None:

@@ -126,7 +126,7 @@ def study(
     path = None if directory is None else Path(directory)
     noted = settings.changed(probes=(Divergence(),))
     with closing(open_session(noted, _as_before(execution, path))) as session:
-        comparison = _Comparison(session, features)
+        comparison = _FeatureComparison(session, features)
         if path is not None:
             asked = {"rounds": settings.rounds, **asdict(features)}
             open_directory(path, "interaction study", {**asked, **identity_of(session.context)})
@@ -140,7 +140,7 @@ def study(
 
 
 def _continue(
-    comparison: _Comparison,
+    comparison: _FeatureComparison,
     due: range,
     recorder: Recorder | None,
     progress: Callable[[Row], None] | None,
@@ -174,7 +174,7 @@ def _continue(
         ) from None
 
 
-def _snapshot(comparison: _Comparison, current: Vector, recorder: Recorder | None) -> FeatureSnapshot:
+def _snapshot(comparison: _FeatureComparison, current: Vector, recorder: Recorder | None) -> FeatureSnapshot:
     """Return the snapshot after the present round: the one in the directory, else a new one."""
     round = comparison.session.state.round
     part = None if recorder is None else _part(recorder.directory.path.parent, round)
@@ -210,7 +210,7 @@ def _part(path: Path, round: int) -> Path:
     return path / f"round-{round:08d}.json"
 
 
-class _Comparison:
+class _FeatureComparison:
     """Compares the models of a session on test points; refuses before the run what would fail after it."""
 
     def __init__(self, session: Session, features: FeatureSettings) -> None:
