@@ -1,0 +1,117 @@
+"""Where workers come from: multiprocessing's fork server, which has imported torch and computed nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager, nullcontext
+from multiprocessing import context, forkserver, resource_tracker
+from types import ModuleType
+from typing import Any
+
+from fedkeel.engines.pool import worker
+from fedkeel.engines.pool.sharing import SharedFile
+
+_ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+def start_fork_server() -> None:
+    """Start this process's fork server where none runs; it imports torch while this process goes on."""
+    resource_tracker.ensure_running()  # now, for it would let interrupts through
+    forkserver.set_forkserver_preload([worker.__name__, "concurrent.futures.process"])
+    before = dict(os.environ)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # Ctrl-C is for the main process alone
+    try:
+        os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))  # what forks must have no other threads
+        forkserver.ensure_running()
+    finally:
+        for name in _ONE_THREAD:
+            del os.environ[name]
+        os.environ.update(before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+@contextmanager
+def script_hidden() -> Iterator[None]:
+    """Hide this process's script from processes that start in the block: they would import it."""
+    main, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+
+
+class PoolWorker:
+    """A worker process: a pool of its own, so that its death is known to be over its job alone."""
+
+    def __init__(self, settings: SharedFile, shared: SharedFile, start: tuple[Any, ...]) -> None:
+        self.files = worker.Files(settings, shared, SharedFile(), SharedFile())
+        self._context = _OneWorker()
+        self._pool = ProcessPoolExecutor(1, self._context, worker.begin, (self.files,))
+        start_fork_server()
+        with script_hidden():
+            self.started: Future[bytes | None] = self._pool.submit(worker.start, *start)
+
+    @property
+    def pid(self) -> int | None:
+        """Return its process id."""
+        return self._context.process.pid
+
+    @property
+    def sign(self) -> float:
+        """Return the time of its last sign of life."""
+        return os.stat(self.files.result.descriptor).st_mtime
+
+    def submit(self, function: Any, *arguments: Any) -> Future[Any]:
+        """Let it call a function; raise `BrokenProcessPool` where it has died."""
+        return self._pool.submit(function, *arguments)
+
+    def end(self) -> str:
+        """End the process, if it has not ended by itself; return how it did."""
+        process = self._context.process
+        process.kill()
+        self._pool.shutdown()
+        code = process.exitcode or 0
+        process.close()
+        self.files.job.close()
+        self.files.result.close()
+        return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+
+class _OneWorker(context.ForkServerContext):
+    """The context of a pool with one worker: remembers its process, and makes no locks.
+
+    Those of multiprocessing have names in /dev/shm, and stay there when everything is killed at once.
+    """
+
+    process: context.ForkServerProcess
+
+    def Process(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]  # noqa: N802
+        self.process = context.ForkServerProcess(*args, **kwargs)
+        return self.process
+
+    def Lock(self) -> Any:  # noqa: N802
+        return _NoLock()
+
+    def BoundedSemaphore(self, value: int = 1) -> Any:  # noqa: N802
+        return _NoLock()
+
+
+class _NoLock(nullcontext[None]):
+    """Stands in for the locks of a pool's queues, of which each has one reader and one writer."""
+
+    def acquire(self, *_: Any) -> bool:
+        return True
+
+    def release(self) -> None:
+        pass
+
+    @property
+    def _semlock(self) -> _NoLock:
+        return self
+
+    def _is_zero(self) -> bool:
+        return False  # nobody has to wait for room in the queue
