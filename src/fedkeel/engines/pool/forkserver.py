@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -13,7 +14,8 @@ from types import ModuleType
 from typing import Any
 
 from fedkeel.engines.pool import worker
-from fedkeel.engines.pool.sharing import SharedFile
+from fedkeel.engines.pool.jobs import Job
+from fedkeel.engines.pool.sharing import Known, SharedFile, Spans
 
 _ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -47,27 +49,34 @@ def script_hidden() -> Iterator[None]:
 class PoolWorker:
     """A worker process: a pool of its own, so that its death is known to be over its job alone."""
 
+    job: Job  # the last one
+
     def __init__(self, settings: SharedFile, shared: SharedFile, start: tuple[Any, ...]) -> None:
         self.files = worker.Files(settings, shared, SharedFile(), SharedFile())
+        self.result: Future[Any] | None = None  # of its job, if it has one
+        self._sign = 0.0
         self._context = _OneWorker()
         self._pool = ProcessPoolExecutor(1, self._context, worker.begin, (self.files,))
         start_fork_server()
         with script_hidden():
-            self.started: Future[bytes | None] = self._pool.submit(worker.start, *start)
+            self.started = self._pool.submit(worker.start, *start)
 
     @property
     def pid(self) -> int | None:
         """Return its process id."""
         return self._context.process.pid
 
-    @property
-    def sign(self) -> float:
-        """Return the time of its last sign of life."""
-        return os.stat(self.files.result.descriptor).st_mtime
+    def give(self, job: Job, version: int, shared: Spans, known: Known) -> None:
+        """Let it run a job; raise `BrokenProcessPool` where it has died."""
+        self.job, self.begun, self.seconds, self.silent = job, time.monotonic(), 0.0, 0.0
+        spans = self.files.job.write(job, known)
+        self.result = self._pool.submit(worker.work, version, shared, spans)
 
-    def submit(self, function: Any, *arguments: Any) -> Future[Any]:
-        """Let it call a function; raise `BrokenProcessPool` where it has died."""
-        return self._pool.submit(function, *arguments)
+    def look(self, seconds: float) -> None:
+        """Note that so many seconds have passed, with or without a sign of life."""
+        before, self._sign = self._sign, os.stat(self.files.result.descriptor).st_mtime
+        self.seconds += seconds
+        self.silent = self.silent + seconds if self._sign == before else 0.0
 
     def end(self) -> str:
         """End the process, if it has not ended by itself; return how it did."""

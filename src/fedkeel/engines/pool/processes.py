@@ -55,7 +55,7 @@ class Processes:
         spans = self._write(self._files[0], settings, define=True)
         self._sent = dict(vars(settings.federation))
         start = spans, oracle.channels_last, torch_switches()
-        self.pool = WorkerPool(self.workers, self._files, start)
+        self.pool = WorkerPool(self.workers, self._files, start, self._known)
         self._batch_seconds: float | None = None
 
     def run(self, request: RoundRequest, memories: Sequence[ClientMemory]) -> CohortResult:
@@ -89,7 +89,7 @@ class Processes:
         queue = JobQueue(jobs)
         spans = self._write(self._files[1], shared)
         with threads(self.threads):
-            self.pool.run(queue, spans, self._known, take)
+            self.pool.run(queue, spans, take)
         queue.check()
 
     def _worth_sharing(self, vector: Vector, buffers: Vector, data: Batch) -> bool:
