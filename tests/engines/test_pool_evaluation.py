@@ -1,4 +1,4 @@
-"""Worker processes judge models as one process does, to the bit, whatever happens to them meanwhile."""
+"""Worker processes evaluate models as one process does, to the bit, whatever happens to them meanwhile."""
 
 from __future__ import annotations
 
@@ -9,17 +9,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from problems import session_of, settings_of
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import fedkeel as fk
-from fedkeel.engines.contract import Setting
-from fedkeel.engines.processes import Processes, engine
-from fedkeel.engines.processes.judging import samples
-from fedkeel.engines.processes.shared import ALIGNED
+from fedkeel.engines.pool import Processes, pool, processes
 from fedkeel.engines.serial import threads
 from fedkeel.oracle import Oracle
-from fedkeel.running.train import open_session
 
 WORK = fk.Work(steps=2, batch_size=8, lr=0.05)
 SAMPLES, FEATURES = 3500, 31  # a short last batch, and every other batch off the alignment of the first
@@ -27,8 +24,9 @@ SAMPLES, FEATURES = 3500, 31  # a short last batch, and every other batch off th
 
 @pytest.fixture(autouse=True)
 def everything_is_shared(monkeypatch):
-    """Send out the smallest batches, on one thread."""
-    monkeypatch.setattr(engine, "_SENDING", 0.0)
+    """Send out the smallest batches, on one thread; lose no time over workers that die."""
+    monkeypatch.setattr(processes, "WORTH_SENDING", 0.0)
+    monkeypatch.setattr(pool, "BACK_OFF_SECONDS", 0.01)
     with threads(1):
         yield
 
@@ -59,7 +57,7 @@ def spread(output: Tensor, target: Tensor) -> Tensor:
     return output.double().std() + target.double().mean()
 
 
-def judge_pid(output: Tensor, target: Tensor) -> Tensor:
+def process_id(output: Tensor, target: Tensor) -> Tensor:
     return torch.tensor(float(os.getpid()))
 
 
@@ -102,12 +100,13 @@ def assert_alike(model: nn.Module, federation: fk.Federation, **options: object)
     assert {"loss", "loss/gamma", "mine", "mine/gamma"} <= set(shared[-1])
 
 
-def judges(federation: fk.Federation, data: tuple[Tensor, Tensor], workers: int = 2) -> float:
-    """Return the mean process id of those who judged a model, sample by sample."""
-    setting = Setting(fk.Task(mlp(), metrics={"pid": judge_pid}), federation, WORK, 0, torch.device("cpu"))
-    oracle = Oracle(setting.task, setting.device)
-    with closing(Processes(setting, oracle, workers)) as shared:
-        return shared.judge([oracle.point.clone()], oracle.buffers.clone(), data)[0]["pid"]
+def evaluated_by(federation: fk.Federation, data: tuple[Tensor, Tensor], workers: int = 2) -> float:
+    """Return the mean process id of those who evaluated a model, sample by sample."""
+    task = fk.Task(mlp(), metrics={"pid": process_id})
+    settings = settings_of(task, federation, fk.FedAvg(), rounds=1, cohort=3, work=WORK)
+    oracle = Oracle(settings.task, torch.device("cpu"))
+    with closing(Processes(settings, oracle, workers)) as shared:
+        return shared.evaluate([oracle.point.clone()], oracle.buffers.clone(), data)[0]["pid"]
 
 
 def shifted(tensor: Tensor) -> Tensor:
@@ -116,37 +115,27 @@ def shifted(tensor: Tensor) -> Tensor:
     return room[1:].view_as(tensor).copy_(tensor)
 
 
-def test_an_mlp_is_judged_as_by_serial():
+def test_an_mlp_is_evaluated_as_by_serial():
     assert_alike(mlp(), fk.Federation.from_arrays(clients(20, FEATURES), draw(SAMPLES, FEATURES)))
 
 
 @pytest.mark.parametrize("nhwc", [False, True])
-def test_a_cnn_is_judged_as_by_serial(nhwc):
+def test_a_cnn_is_evaluated_as_by_serial(nhwc):
     x, y = draw(SAMPLES, 3, 8, 8)
     x = x.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2) if nhwc else x
     assert_alike(cnn(), fk.Federation.from_arrays(clients(20, 3, 8, 8), (x, y)))
 
 
-def test_samples_off_alignment_are_judged_as_by_serial():
+def test_samples_off_alignment_are_evaluated_as_by_serial():
     x, y = draw(SAMPLES, FEATURES)
     assert_alike(mlp(), fk.Federation.from_arrays(clients(20, FEATURES), (shifted(x), y)))
 
 
 @pytest.mark.parametrize("held_out", [0, 1])
-def test_without_a_test_set_all_clients_data_is_judged_as_by_serial(held_out):
+def test_without_a_test_set_all_clients_data_is_evaluated_as_by_serial(held_out):
     federation = fk.Federation.from_arrays(clients(900, FEATURES)).hold_out(held_out)
     assert_alike(mlp(), federation)
-    assert judges(federation, federation.everything) != os.getpid()
-
-
-def test_gathered_samples_lie_in_a_worker_as_in_the_parent():
-    federation = fk.Federation.from_arrays(clients(900, FEATURES)).hold_out(1)
-    whole, _ = federation.everything
-    for start in range(0, 2700, 1000):
-        x, _ = samples(federation, "rows", start, min(start + 1000, 2700))
-        view = whole[start : start + 1000]
-        assert torch.equal(x, view)
-        assert x.data_ptr() % ALIGNED == view.data_ptr() % ALIGNED
+    assert evaluated_by(federation, federation.everything) != os.getpid()
 
 
 def test_probes_find_what_they_find_with_serial():
@@ -154,33 +143,33 @@ def test_probes_find_what_they_find_with_serial():
     assert_alike(mlp(), federation, probes=[fk.probes.Losses(every=1)])
 
 
-def test_workers_judge_what_they_hold_and_the_parent_the_rest():
+def test_workers_evaluate_what_they_hold_and_the_main_process_the_rest():
     x, y = draw(SAMPLES, FEATURES)
     federation = fk.Federation.from_arrays(clients(20, FEATURES), (x, y))
-    assert judges(federation, federation.test) != os.getpid()
-    assert judges(federation, federation.test, workers=1) == os.getpid()
-    assert judges(federation, (x, y)) == os.getpid()
+    assert evaluated_by(federation, federation.test) != os.getpid()
+    assert evaluated_by(federation, federation.test, workers=1) == os.getpid()
+    assert evaluated_by(federation, (x, y)) == os.getpid()
 
 
-def test_a_single_batch_is_judged_in_the_parent():
+def test_a_single_batch_is_evaluated_in_the_main_process():
     federation = fk.Federation.from_arrays(clients(20, FEATURES), draw(1000, FEATURES))
-    assert judges(federation, federation.test) == os.getpid()
+    assert evaluated_by(federation, federation.test) == os.getpid()
 
 
-def test_quick_batches_are_judged_in_the_parent(monkeypatch):
-    monkeypatch.setattr(engine, "_SENDING", 60.0)
+def test_quick_batches_are_evaluated_in_the_main_process(monkeypatch):
+    monkeypatch.setattr(processes, "WORTH_SENDING", 60.0)
     federation = fk.Federation.from_arrays(clients(20, FEATURES), draw(SAMPLES, FEATURES))
-    assert judges(federation, federation.test) == os.getpid()
+    assert evaluated_by(federation, federation.test) == os.getpid()
 
 
-def test_samples_with_gaps_between_them_are_judged_in_the_parent():
+def test_samples_with_gaps_between_them_lie_in_workers_as_they_do_here():
     x, y = draw(SAMPLES, FEATURES + 5)
     federation = fk.Federation.from_arrays(clients(20, FEATURES), (x[:, :FEATURES], y))
-    assert judges(federation, federation.test) == os.getpid()
+    assert evaluated_by(federation, federation.test) != os.getpid()
     assert_alike(mlp(), federation)
 
 
-def test_a_worker_that_dies_while_judging_changes_nothing(tmp_path):
+def test_a_worker_that_dies_while_evaluating_changes_nothing(tmp_path):
     federation = fk.Federation.from_arrays(clients(20, FEATURES), draw(SAMPLES, FEATURES))
     died = rows("processes", mlp(), federation, metric=Mortal(tmp_path, deaths=2))
     assert not list(tmp_path.iterdir())
@@ -188,7 +177,7 @@ def test_a_worker_that_dies_while_judging_changes_nothing(tmp_path):
 
 
 def test_samples_that_keep_killing_workers_are_named(tmp_path):
-    federation = fk.Federation.from_arrays(clients(20, FEATURES), draw(SAMPLES, FEATURES))
+    federation = fk.Federation.from_arrays(clients(20, FEATURES), draw(1500, FEATURES))
     told = r"evaluation, samples \d+ to \d+ of the test set: 3 worker processes died .*SIGKILL"
     with pytest.raises(fk.TooFewClients, match=told):
         rows("processes", mlp(), federation, metric=Mortal(tmp_path, deaths=99))
@@ -200,10 +189,9 @@ def test_a_metric_that_fails_fails_as_with_serial():
     federation = fk.Federation.from_arrays(clients(20, FEATURES), (x, y))
     task = fk.Task(mlp(), loss=Lenient(), metrics={"fussy": Fussy()})
     for name in ("serial", "processes"):
-        session = open_session(
-            task, federation, fk.FedDyn(), rounds=1, cohort=3, work=WORK, engine=name, workers=2
-        )
-        with closing(session.loop.engine), pytest.raises(LookupError, match=r"^1 samples of class 7"):
+        options = {"rounds": 1, "cohort": 3, "work": WORK, "engine": name, "workers": 2}
+        session = session_of(task, federation, fk.FedDyn(), **options)
+        with closing(session), pytest.raises(LookupError, match=r"^1 samples of class 7"):
             list(session.rounds())
 
 
