@@ -54,6 +54,7 @@ golden: $(STAMP)  ## write the golden traces anew: a commit of its own, with its
 
 docs: $(STAMP)  ## write the pages of docs/ that are generated from the code; DOCS=--measure measures anew
 	$(BIN)/python docs/generate.py $(DOCS)
+	$(BIN)/python -m fedkeel.cli.methods
 
 wheel: $(STAMP)  ## build the wheel and try it in a new environment
 	.ci/wheel $(BIN)/python

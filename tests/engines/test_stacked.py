@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import fedkeel as fk
-from fedkeel.engines.contract import Setting
 from fedkeel.engines.stacked import Stacked, capture, engine, ragged
 from fedkeel.models import simple
 from fedkeel.models.recurrent import char_lstm
 from fedkeel.oracle import Oracle
 from fedkeel.records import leaves
+from fedkeel.settings import RunSettings
 
 EQUAL, RAGGED = tiny_net([12] * 4), tiny_net([5, 12, 9, 1])
 PLUGINS: dict[str, Callable[[fk.Algorithm], fk.Algorithm]] = {
@@ -133,19 +133,19 @@ def test_a_cohort_larger_than_memory_is_taken_in_groups(
     clients: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = run(RAGGED.task, RAGGED.federation, fk.SCAFFOLD(), "stacked-uncompiled")
-    monkeypatch.setattr(engine, "_bytes_a_client", lambda *_: engine._MEMORY // clients)
+    monkeypatch.setattr(engine, "_bytes_per_client", lambda *_: engine._MEMORY // clients)
     assert distance(whole, run(RAGGED.task, RAGGED.federation, fk.SCAFFOLD(), "stacked-uncompiled")) < 1e-12
 
 
-def test_long_walks_are_laid_out_in_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ragged, "_PLACES", 40)
+def test_long_walks_are_cut_into_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ragged, "_MOST_INDICES", 40)
     assert both(RAGGED.task, RAGGED.federation, fk.FedLNAG(), work=fk.Work(epochs=5, batch_size=4)) < 1e-10
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sizes", [[6, 6, 6], [7, 3, 1]])
 def test_augmented_samples_are_the_same(sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ragged, "_PREPARED", 3 * 2 * 4 * 3 * 8)
+    monkeypatch.setattr(ragged, "_MOST_BYTES", 3 * 2 * 4 * 3 * 8)
 
     def jitter(x: Tensor, generator: torch.Generator) -> Tensor:
         return x + 0.1 * torch.randn(x.shape, generator=generator, dtype=x.dtype)
@@ -327,7 +327,7 @@ def total(output: Tensor, target: Tensor) -> Tensor:
         (Last(), "the layer '0.lstm' (LSTM) runs a recurrent kernel"),
         (Noisy(), "cannot be mapped over clients"),
         (Centred(), "minibatches of unequal size"),
-        (Counting(), "training moves the model's buffer '0.mean'"),
+        (Counting(), "training changes the model's buffer '0.mean'"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
 )
@@ -388,8 +388,16 @@ def test_the_model_and_the_random_state_are_left_alone() -> None:
 
 
 def test_groups_are_a_function_of_the_cohort_alone() -> None:
-    setting = Setting(RAGGED.task, RAGGED.federation, WORK, 0, torch.device("cpu"))
-    made = Stacked(setting, Oracle(RAGGED.task, setting.device), cohort=10)
+    problem = tiny_net([4] * 50)
+    settings = RunSettings(
+        task=problem.task,
+        federation=problem.federation,
+        algorithm=fk.FedAvg(),
+        work=WORK,
+        rounds=1,
+        cohort=10,
+    )
+    made = Stacked(settings, Oracle(problem.task, torch.device("cpu")))
     made.capacity = 25
     assert made._division(10) == (10, 10)
     assert made._division(11) == (11, 16)

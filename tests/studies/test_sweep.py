@@ -187,6 +187,8 @@ def test_the_commands(tmp_path: Path) -> None:
     )
     assert set(stable["methods"]) == {"FedAvg", "SCAFFOLD"}
     assert len(stable["methods"]["FedAvg"]["mean"]) == 3
+    assert stable["methods"]["FedAvg"]["clients"] == stable["methods"]["SCAFFOLD"]["clients"]
+    assert (tmp_path / "b" / "local.svg").read_text().startswith("<svg")
     seen = run(
         "study", "interaction", "fedavg", "--every", "2", "--points", "80", "--out", str(tmp_path / "c")
     )

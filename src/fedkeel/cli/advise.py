@@ -13,9 +13,9 @@ from fedkeel.cli import options as opt
 from fedkeel.cli.advise_page import AdvicePage, MeasuredStability, as_json_value, print_page
 from fedkeel.cli.constants import measure
 from fedkeel.errors import ConfigError
+from fedkeel.experiments.experiment import Experiment
 
 if TYPE_CHECKING:
-    from fedkeel.experiments.experiment import Experiment
     from fedkeel.studies.constants import Findings
     from fedkeel.theory.advice import AdviceInputs
 
@@ -36,22 +36,9 @@ def register(app: typer.Typer) -> None:
     app.command(epilog=_EXAMPLES)(advise)
 
 
+@opt.takes_experiment(file_argument=True)
 def advise(
-    file: opt.FileArgument = None,
-    method: opt.PilotMethod = None,
-    data: opt.Data = None,
-    split: opt.Split = None,
-    clients: opt.Clients = None,
-    model: opt.Model = None,
-    epochs: opt.Epochs = None,
-    steps: opt.Steps = None,
-    batch_size: opt.BatchSize = None,
-    lr: opt.Rate = None,
-    weight_decay: opt.WeightDecay = None,
-    rounds: opt.Rounds = None,
-    cohort: opt.Cohort = None,
-    seed: opt.Seed = None,
-    settings: opt.Settings = None,
+    experiment: Experiment,
     epsilon: Annotated[
         float | None,
         typer.Option(help="Loss to reach; by default a tenth of the first.", rich_help_panel=_ASKED),
@@ -82,7 +69,6 @@ def advise(
     A short pilot is trained and measured. The page prints each theorem's conditions as
     "holds" or "violated by a factor …".
     """
-    experiment = opt.experiment(file, settings, locals())
     _check(epsilon, beta, alpha)
     measured = read_stability(stability)
     effort = {"rounds": pilot_rounds, "points": points, "clients": look_at, "samples": samples}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fedkeel.engines.choice import decide
 from fedkeel.engines.contract import Choice, Engine, Unsuited
 from fedkeel.engines.malloc import keep_freed_memory
-from fedkeel.engines.processes import Processes
+from fedkeel.engines.pool import Processes
 from fedkeel.engines.serial import Serial
 from fedkeel.engines.stacked import Stacked
 from fedkeel.errors import ConfigError

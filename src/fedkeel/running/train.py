@@ -14,7 +14,6 @@ from torch import nn
 
 from fedkeel.algorithm import Algorithm
 from fedkeel.data.federation import Federation
-from fedkeel.engines.processes.mainmodule import refuse_unguarded
 from fedkeel.errors import ConfigError, Diverged, Stopped, StorageError
 from fedkeel.files import storage_errors, write_durably
 from fedkeel.methods.stages import Stages
@@ -139,7 +138,6 @@ def run(
     experiment: Mapping[str, Any] | None = None,
 ) -> Result:
     """Train what the settings say, as `train` does; `experiment` is what experiment.toml shall hold."""
-    refuse_unguarded()
     if resume and run_dir is None:
         raise ConfigError("resume=True needs run_dir: the directory of the run to go on with")
     before = _begun(run_dir, resume)

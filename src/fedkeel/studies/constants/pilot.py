@@ -12,8 +12,7 @@ import torch
 from fedkeel.errors import ConfigError, Diverged
 from fedkeel.methods.relaxed import Relaxed
 from fedkeel.running.session import Session
-from fedkeel.studies.artifacts import keep_tensors, kept, read_tensors
-from fedkeel.studies.artifacts import read as read_part
+from fedkeel.studies.artifacts import read_or_make, read_part, read_tensors, write_tensors
 from fedkeel.vector import Vector
 
 _RUNAWAY = 1e6  # a model this many times longer than the first is on its way to infinity
@@ -87,9 +86,9 @@ def save(path: Path, trajectory: Trajectory) -> None:
     tensors = {f"x.{i}": model.x for i, model in enumerate(models)}
     tensors |= {f"buffers.{i}": model.buffers for i, model in enumerate(models)}
     tensors |= {f"offset.{i}": model.offset for i, model in enumerate(models) if model.offset is not None}
-    keep_tensors(path.with_suffix(".tensors"), tensors)
+    write_tensors(path.with_suffix(".tensors"), tensors)
     rounds, moves = [model.round for model in models], [model.move for model in models]
-    kept(path, lambda: [rounds, moves, *trajectory[1:]])
+    read_or_make(path, lambda: [rounds, moves, *trajectory[1:]])
 
 
 def load(path: Path | None, device: torch.device) -> Trajectory | None:

@@ -20,7 +20,7 @@ from fedkeel.running.round import RunContext
 from fedkeel.running.session import Session, open_session
 from fedkeel.settings import RunSettings
 from fedkeel.streams import Stream
-from fedkeel.studies.artifacts import claim, kept
+from fedkeel.studies.artifacts import open_directory, read_or_make
 from fedkeel.studies.constants import pilot
 from fedkeel.studies.constants.findings import Findings, Measurements, conclude
 from fedkeel.studies.constants.landscape import (
@@ -87,7 +87,7 @@ def study(
         context = session.context
         if path is not None:
             asked = {**asdict(how), "engine": execution.engine}
-            claim(path, "constants study", {**asked, **identity_of(context)})
+            open_directory(path, "constants study", {**asked, **identity_of(context)})
         trajectory = _pilot(session, max(2, how.points), path, report_progress)
         measured = _choose_clients(context, how, path)
         found = _measure(measured, trajectory, how, report_progress)
@@ -149,16 +149,20 @@ def _measure(
         measurement = partial(
             measure_gradients, measured.landscape, point, measured.weights, measured.population, model.offset
         )
-        gradients.append(_gradient_measurement(*kept(measured.part("gradients", index), measurement)))
+        gradients.append(_gradient_measurement(*read_or_make(measured.part("gradients", index), measurement)))
         report_progress("gradients", len(gradients), total)
     noises: list[list[MinibatchNoise]] = []
     for index, point in enumerate(points):
-        drawn = kept(measured.part("minibatches", index), partial(_noises, measured, point, index, how.draws))
+        drawn = read_or_make(
+            measured.part("minibatches", index), partial(_noises, measured, point, index, how.draws)
+        )
         noises.append([MinibatchNoise(*one) for one in drawn])
         report_progress("minibatches", len(noises), total)
     singles: list[list[SampleGradients]] = []
     for index, point in enumerate(points):
-        taken = kept(measured.part("samples", index), partial(_singles, measured, point, index, how.single))
+        taken = read_or_make(
+            measured.part("samples", index), partial(_singles, measured, point, index, how.single)
+        )
         singles.append([SampleGradients(*one) for one in taken])
         report_progress("single samples", len(singles), total)
     curvatures: list[list[float]] = [[] for _ in points]
@@ -168,7 +172,9 @@ def _measure(
     for client in measured.close:
         around = partial(_around, measured, path, client, how, _TINY * gradients[0].loss)
         report = partial(report_progress, "curvature and pairs")
-        sampled = kept(measured.part("curvature", client), partial(_counted, around, report, done, whole))
+        sampled = read_or_make(
+            measured.part("curvature", client), partial(_counted, around, report, done, whole)
+        )
         for index, (size, (sampled_pairs, steep)) in enumerate(sampled):
             curvatures[index].append(size)
             steepness[index].append(steep)

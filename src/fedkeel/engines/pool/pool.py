@@ -1,0 +1,143 @@
+"""Jobs on worker processes, whatever happens to these.
+
+The job of a worker that dies or hangs is run again by another one. Where new workers die too, with no job
+done in between, the pool waits before it starts more.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+import time
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, wait
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
+
+from fedkeel.engines.pool.forkserver import PoolWorker
+from fedkeel.engines.pool.queue import JobQueue
+from fedkeel.engines.pool.sharing import Known, SharedFile, Spans
+from fedkeel.errors import TooFewClients
+
+HANG_SECONDS = 60.0  # a worker without a sign of life for so long hangs, and no job gets less time
+_HANG_FACTOR = 10.0  # a job hangs that takes so many times longer than the slowest of its peers
+_LOOK_SECONDS = 0.5  # between two looks at who hangs
+BACK_OFF_SECONDS, _MOST_BACK_OFF = 0.5, 10.0  # before a start where new workers died too, doubled each time
+GIVE_UP = 10  # times that new workers died, with no job done in between
+
+
+class WorkerPool:
+    """The worker processes of a run; `known` are the classes whose definitions they have."""
+
+    def __init__(
+        self, count: int, files: tuple[SharedFile, SharedFile], start: tuple[Any, ...], known: Known
+    ) -> None:
+        self._count, self._given, self._known = count, (*files, start), known
+        self._workers: list[PoolWorker] = []
+        self._new: list[PoolWorker] = []  # of the last start
+        self._early_deaths, self._last_death, self._version = 0, "", 0
+
+    @property
+    def pids(self) -> list[int | None]:
+        """Return the process ids of the workers."""
+        return [worker.pid for worker in self._workers]
+
+    def run(self, queue: JobQueue, shared: Spans, take: Callable[[Any, Any], None]) -> None:
+        """Run jobs, and let `take` have each with its result; `shared` is where lies what they share."""
+        self._version += 1
+        self._slowest = self._slowest_sample = 0.0
+        self._last_look = time.monotonic()
+        try:
+            while not queue.finished:
+                self._start_missing()
+                self._hand_out(queue, shared)
+                self._collect(queue, take)
+                self._end_hanging(queue)
+        except BaseException:  # an interrupt too: workers amid a job are of no more use
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the workers."""
+        while self._workers:
+            self._workers.pop().end()
+
+    def _start_missing(self) -> None:
+        """Bring the workers to their number."""
+        while missing := self._count - len(self._workers):
+            if self._early_deaths == GIVE_UP:
+                raise TooFewClients(
+                    f"engine = 'processes': worker processes died {GIVE_UP} times in a row while starting "
+                    f"or before a job was done ({self._last_death}): is there memory enough? "
+                    "Try fewer workers, or engine='serial'"
+                )
+            time.sleep(min(_MOST_BACK_OFF, BACK_OFF_SECONDS * (2**self._early_deaths // 4)))
+            try:
+                for _ in range(missing):
+                    self._workers.append(PoolWorker(*self._given))
+            except (OSError, EOFError) as problem:
+                self._early_deaths, self._last_death = self._early_deaths + 1, f"the fork server: {problem!r}"
+                continue
+            self._new = self._workers[-missing:]
+            for worker in self._workers[-missing:]:
+                try:
+                    failure = worker.started.result(HANG_SECONDS)
+                except (BrokenProcessPool, TimeoutError):
+                    self._remove(worker)
+                    continue
+                if failure is not None:
+                    raise pickle.loads(failure)
+
+    def _hand_out(self, queue: JobQueue, shared: Spans) -> None:
+        """Give jobs to the workers that have none."""
+        for worker in [worker for worker in self._workers if worker.result is None]:
+            job = queue.next()
+            if job is None:
+                return
+            try:
+                worker.give(job, self._version, shared, self._known)
+            except BrokenProcessPool:  # it died while it had nothing to do
+                queue.lost(job, self._remove(worker))
+
+    def _collect(self, queue: JobQueue, take: Callable[[Any, Any], None]) -> None:
+        """Wait for results, but not for long."""
+        busy = {worker.result: worker for worker in self._workers if worker.result is not None}
+        for result in wait(busy, _LOOK_SECONDS, FIRST_COMPLETED).done:
+            worker = busy[result]
+            job, seconds, worker.result = worker.job, time.monotonic() - worker.begun, None
+            try:
+                reply = result.result()
+            except BrokenProcessPool:
+                queue.lost(job, self._remove(worker, over=job.name))
+                continue
+            self._early_deaths = 0
+            self._slowest = max(self._slowest, seconds)
+            self._slowest_sample = max(self._slowest_sample, seconds / job.samples)
+            if isinstance(reply, bytes):
+                queue.failed(job, pickle.loads(reply))
+            else:
+                queue.done(job)
+                take(job, worker.files.result.read(reply, copy=True))
+
+    def _end_hanging(self, queue: JobQueue) -> None:
+        """End workers that give no sign of life, or take far longer than their peers."""
+        elapsed = time.monotonic() - self._last_look
+        if elapsed < _LOOK_SECONDS:
+            return
+        self._last_look += elapsed
+        for worker in [worker for worker in self._workers if worker.result is not None]:
+            worker.look(min(elapsed, 2 * _LOOK_SECONDS))  # this process may have been stopped itself
+            slowest = max(self._slowest, self._slowest_sample * worker.job.samples)
+            limit = max(HANG_SECONDS, _HANG_FACTOR * slowest) if slowest else math.inf
+            if worker.silent > HANG_SECONDS or worker.seconds > limit:
+                self._remove(worker, over=worker.job.name)
+                queue.lost(worker.job, f"it hung for {worker.seconds:.0f} s")
+
+    def _remove(self, worker: PoolWorker, over: str = "its start") -> str:
+        """End a worker that is of no more use; return how it ended."""
+        self._workers.remove(worker)
+        if worker in self._new:  # those that die together with it count no more
+            self._early_deaths, self._new = self._early_deaths + 1, []
+        how = worker.end()
+        self._last_death = f"{how}, over {over}"
+        return how

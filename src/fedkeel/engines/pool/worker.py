@@ -1,0 +1,110 @@
+"""A worker process: runs one job after another.
+
+It keeps nothing between two jobs but the run's settings and what the jobs of a round share, so one that dies
+or hangs is replaced without a trace.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+import threading
+import traceback
+from collections.abc import Sequence
+from multiprocessing import connection, parent_process, util
+from typing import Any, NamedTuple
+
+import torch
+
+from fedkeel.engines.malloc import keep_freed_memory
+from fedkeel.engines.pool.jobs import Shared, WorkerState, run_job
+from fedkeel.engines.pool.sharing import UNPICKLABLE, SharedFile, Spans, dumps, received
+from fedkeel.errors import FedkeelError
+
+_HEARTBEAT = 0.25  # seconds between two signs of life
+_SWITCHES: Any = (  # of torch, for all of a process: they change results
+    (torch.get_default_dtype, torch.set_default_dtype),
+    (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
+    (lambda: torch.backends.mkldnn.enabled, torch.backends.mkldnn.set_flags),
+)
+
+
+class Files(NamedTuple):
+    """What a worker shares with the main process: for the run, for a round, and its own."""
+
+    settings: SharedFile
+    shared: SharedFile
+    job: SharedFile
+    result: SharedFile
+
+
+class _Process:
+    """What this process has, once it is a worker."""
+
+    files: Files
+    state: WorkerState
+    shared: Shared
+    version = 0
+
+
+def torch_switches() -> list[Any]:
+    """Return how torch is set in this process."""
+    return [read() for read, _ in _SWITCHES]
+
+
+def begin(files: Files) -> None:
+    """Make this process a worker."""
+    _Process.files = files
+    threading.Thread(target=_live_with_parent, args=(files.result.descriptor,), daemon=True).start()
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    gc.freeze()  # collections leave alone what came from the fork server
+
+
+def start(settings: Spans, channels_last: bool, switches: Sequence[Any]) -> bytes | None:
+    """Read the run's settings; return the exception that this ended with, if any, as a pickle."""
+    try:
+        for (read, write), setting in zip(_SWITCHES, switches, strict=True):
+            if read() != setting:
+                write(setting)
+        _Process.state = WorkerState(_Process.files.settings.read(settings, private=True), channels_last)
+    except Exception as problem:
+        return _portable(problem)
+    return None
+
+
+def work(version: int, shared: Spans, job: Spans) -> Spans | bytes:
+    """Run a job; return where its result lies, or the exception that it ended with, as a pickle.
+
+    `shared` is where that lies which jobs of this version have in common.
+    """
+    files = _Process.files
+    try:
+        if version != _Process.version:
+            _Process.shared, _Process.version = files.shared.read(shared), version
+        return files.result.write(run_job(_Process.state, _Process.shared, files.job.read(job)), received)
+    except Exception as problem:
+        return _portable(problem)
+
+
+def _live_with_parent(result: int) -> None:
+    """Touch the file of results as a sign of life; end with the main process, however that one ended."""
+    parent = parent_process()
+    assert parent is not None
+    while not connection.wait([parent.sentinel], timeout=_HEARTBEAT):
+        os.utime(result)
+    shutil.rmtree(util.get_temp_dir(), ignore_errors=True)  # the main process's: it holds a socket
+    os._exit(1)
+
+
+def _portable(problem: Exception) -> bytes:
+    if not isinstance(problem, FedkeelError):
+        problem.add_note(f"In a worker process:\n{''.join(traceback.format_exception(problem))}")
+    try:
+        return dumps(problem, received)
+    except UNPICKLABLE:
+        plain = RuntimeError(f"{type(problem).__name__}: {problem}")
+        plain.__dict__.update(__notes__=getattr(problem, "__notes__", []))
+        return dumps(plain, received)
