@@ -1,10 +1,18 @@
-# `make demo` and `make test` do everything on a machine with Python 3.11+ and make.
+# `make demo`, `make check` and `make test` do everything on a machine with Python 3.11+ and make.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+WORKERS ?= auto
+# A test process per core; a file is run by one of them, so that its fixtures are made once. Python's compiled
+# files are kept even where the environment says not to: without them each process spends seconds on importing.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 \
+	--dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test lint types unit golden docs bench clean
+.PHONY: help demo test check format lint types imports fast unit golden docs wheel bench hooks clean
+
+help:  ## what there is
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 10
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -14,26 +22,48 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)  ## three methods × three seeds on digits: a table, a verdict, a page
 	$(BIN)/fedkeel demo
 
-test: lint types unit  ## every check
+test: lint  ## every check (five minutes)
+	@$(MAKE) --no-print-directory -j2 types unit
 
-lint: $(STAMP)
+check: lint  ## format, lint, types, imports and the fast tests (under a minute)
+	@$(MAKE) --no-print-directory -j2 types fast
+
+format: $(STAMP)  ## lay the code out
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lint: $(STAMP)  ## layout and lint, changing nothing
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/pre-commit validate-config
 
-types: $(STAMP)
+types: $(STAMP)  ## strict types
 	$(BIN)/mypy
 
-unit: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+imports: $(STAMP)  ## who may import whom
+	$(BIN)/python -m pytest tests/test_imports.py
+
+fast: $(STAMP)  ## the tests that are not marked slow, imports among them
+	$(PYTEST) -m "not slow"
+
+unit: $(STAMP)  ## all tests
+	$(PYTEST)
 
 golden: $(STAMP)  ## write the golden traces anew: a commit of its own, with its reason in the changelog
 	OMP_NUM_THREADS=1 $(BIN)/python tests/golden
 
-docs: $(STAMP)  ## write the pages of docs/ that are generated from the code
-	$(BIN)/python docs/generate.py
+docs: $(STAMP)  ## write the pages of docs/ that are generated from the code; DOCS=--measure measures anew
+	$(BIN)/python docs/generate.py $(DOCS)
+	$(BIN)/python -m fedkeel.cli.methods
+
+wheel: $(STAMP)  ## build the wheel and try it in a new environment
+	.ci/wheel $(BIN)/python
 
 bench: $(STAMP)  ## against a bare PyTorch loop and the peers, interleaved (35 minutes): docs/benchmark.md
 	$(BIN)/python benchmarks/run.py $(BENCH)
+
+hooks: $(STAMP)  ## check before every commit and push
+	$(BIN)/pre-commit install --hook-type pre-commit --hook-type pre-push
 
 clean:
 	rm -rf $(VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

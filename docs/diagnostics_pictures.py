@@ -9,7 +9,7 @@ from typing import Any
 
 import fedkeel as fk
 from fedkeel.probes import Cosine, Divergence, Diversity, Drift
-from fedkeel.report.lines import lines
+from fedkeel.report.charts import Drawing, line_chart
 from fedkeel.studies.interaction import study
 from fedkeel.studies.stability import stability
 
@@ -54,7 +54,7 @@ def figure_1() -> dict[str, Any]:
             name: [(row["round"] + 1, row[column]) for row in rows if row[column] is not None]
             for name, rows in runs.items()
         }
-        write(column.replace("/", "-"), lines(title, series, log=column != "cosine/previous"))
+        write(column.replace("/", "-"), line_chart(title, series, log=column != "cosine/previous"))
         found[column] = {name: (mean(points[:9]), mean(points[9:])) for name, points in series.items()}
     return found
 
@@ -86,7 +86,7 @@ def figure_2() -> dict[str, Any]:
         found[name] = stability(task, federation, method, rounds=60, cohort=5, work=work, pairs=5)
     write(
         "stability",
-        lines("‖x − x'‖, one client replaced", {n: list(enumerate(found[n].mean)) for n in cases}),
+        line_chart("‖x − x'‖, one client replaced", {n: list(enumerate(found[n].mean)) for n in cases}),
     )
     return {name: (one.mean[-1], one.largest[-1], one.local[-1], one.gap) for name, one in found.items()}
 
@@ -110,13 +110,13 @@ def features() -> dict[str, Any]:
             gamma_corr=0.9,
         )
         found[name] = [(moment.round, moment.features) for moment in seen]
-    write("features", lines("features of 12 models, γ_corr = 0.9", found))
+    write("features", line_chart("features of 12 models, γ_corr = 0.9", found))
     return found
 
 
-def write(name: str, svg: str) -> None:
+def write(name: str, drawn: Drawing) -> None:
     """Write a picture."""
-    (PICTURES / f"diagnostics-{name}.svg").write_text(svg)
+    (PICTURES / f"diagnostics-{name}.svg").write_text(drawn.file())
 
 
 if __name__ == "__main__":

@@ -1,15 +1,43 @@
-"""Set-up of all tests."""
+"""Set-up of all tests: none depends on the order, on other test processes or on what the user has cached."""
+
+from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
+# before torch is imported, and for the processes that tests start: test processes share the cores
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import pytest
 from hypothesis import settings
 
 # the folder of shared helpers is importable from every test, wherever it lies
 sys.path.insert(0, str(Path(__file__).parent))
 
-# CI judges a change by the same examples every time; at home each run looks at new ones
+# CI judges a change by the same examples every time; at home each run looks at new ones.
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+settings.register_profile("home", deadline=None)  # a busy core is no failure
+settings.load_profile("ci" if os.environ.get("CI") else "home")
+
+# Compiled steps are found by their content, so runs of the tests may share them: no result depends on that.
+# All else that fedkeel remembers (measured choices, downloads) starts empty in every test process.
+_CACHES = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(_CACHES / "fedkeel" / "inductor"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def empty_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.delenv("FEDKEEL_CACHE", raising=False)
+        yield
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Where test processes share the files, begin with those of many slow tests: short ones end last."""
+    if hasattr(config, "workerinput"):
+        slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+        items.sort(key=lambda item: -slow[item.path])

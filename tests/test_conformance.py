@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from problems import play, quadratic, tiny_net
+from selecting import slow
 
 import fedkeel as fk
 from fedkeel.records import leaves
 
 
 class Traits(NamedTuple):
-    """What a method sends down and up and what a client keeps, in units of d; gradients a step."""
+    """What a method sends down and up and what a client keeps, in units of d; gradients per step."""
 
     down: int
     up: int
@@ -114,7 +115,7 @@ def test_the_given_model_and_global_randomness_are_untouched(make: Any) -> None:
 
 
 @ALL
-@pytest.mark.parametrize("wrap", [lambda m: m, lambda m: fk.relaxed(m, 0.1)], ids=["plain", "relaxed"])
+@pytest.mark.parametrize("wrap", [lambda m: m, *slow(lambda m: fk.relaxed(m, 0.1))], ids=["plain", "relaxed"])
 def test_survives_a_checkpoint(make: Any, wrap: Any, tmp_path: Path) -> None:
     algorithm = make()
     if make is not fk.FedInit:
@@ -160,6 +161,7 @@ def convex(classifier: bool) -> tuple[fk.Task, fk.Federation, float, float]:
     return problem.task, pooled, still.history[-1]["loss"], best.history[-1]["loss"]
 
 
+@pytest.mark.slow
 @ALL
 def test_converges_on_a_convex_problem(make: Any) -> None:
     """The loss over all clients' data falls by 90 % of what the best known model gains."""

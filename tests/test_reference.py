@@ -13,6 +13,7 @@ import fedkeel as fk
 
 ROUNDS = 4
 SIZES = {"equal": [6] * 5, "ragged": [3, 8, 5, 11, 4]}
+HARDEST = ("tiny net", 2, 0.8, "ragged")  # of the grid's settings; the others are slow, being many
 PROBLEMS = {"least squares": quadratic, "tiny net": tiny_net}
 
 # fedkeel's method, the reference's name and knobs, and what must agree beside the model:
@@ -108,7 +109,12 @@ def grid(names: list[str]) -> list[Any]:
     for name in names:
         axes = (problems_of(name), [5, 2], [1.0, 0.8], list(SIZES))
         rows += [
-            pytest.param(name, *row, id=f"{name}-{'-'.join(map(str, row))}")
+            pytest.param(
+                name,
+                *row,
+                id=f"{name}-{'-'.join(map(str, row))}",
+                marks=[] if row == HARDEST else [pytest.mark.slow],
+            )
             for row in itertools.product(*axes)
         ]
     return rows
@@ -152,6 +158,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("name", RELAXED)
 def test_variants_of_relaxed(name: str, variant: str) -> None:

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from problems import play, tiny_net
+from problems import Problem, play, settings_of, tiny_net
 from torch import nn
 
 import fedkeel as fk
+from fedkeel.running.population import Population
 from fedkeel.running.run_directory import read_rows, read_timings
 
 SIZES = [3, 8, 5, 11, 4, 7]
@@ -171,12 +172,34 @@ def test_a_cohort_is_a_count_or_a_fraction(cohort: Any) -> None:
     assert {len(row["cohort"]) for row in train(cohort=cohort).history} == {3}
 
 
-def test_bernoulli_cohorts_are_never_empty_and_right_on_average() -> None:
-    sizes = [
-        len(row["cohort"]) for row in train(fk.FedAvg(), sampling="bernoulli", cohort=1, rounds=60).history
-    ]
-    assert min(sizes) >= 1
-    assert max(sizes) > 1
+def bernoulli(problem: Problem, cohort: int) -> Population:
+    options: dict[str, Any] = {"rounds": 1, "cohort": cohort, "work": WORK, "sampling": "bernoulli"}
+    return Population.of(settings_of(problem.task, problem.federation, fk.FedAvg(), **options))
+
+
+def test_bernoulli_cohorts_are_never_empty() -> None:
+    problem = tiny_net(SIZES)
+    drawn = bernoulli(problem, cohort=1)
+    history = train(fk.FedAvg(), sampling="bernoulli", cohort=1, rounds=60).history
+    assert [row["cohort"] for row in history] == [drawn.draw(round) for round in range(60)]
+    sizes = [len(drawn.draw(round)) for round in range(4000)]
+    assert min(sizes) == 1
+    p = 1 / 6  # a size is binomial, given that it is not 0
+    mean = 6 * p / (1 - (1 - p) ** 6)
+    second = (6 * p * (1 - p) + (6 * p) ** 2) / (1 - (1 - p) ** 6)
+    assert np.mean(sizes) == pytest.approx(mean, abs=3 * np.sqrt((second - mean**2) / len(sizes)))
+
+
+def test_bernoulli_cohorts_are_right_on_average() -> None:
+    clients, size, rounds = 50, 10, 4000
+    drawn = bernoulli(tiny_net([1] * clients), cohort=size)
+    cohorts = [drawn.draw(round) for round in range(rounds)]
+    sizes, p = np.array([len(cohort) for cohort in cohorts]), size / clients
+    variance = clients * p * (1 - p)
+    assert sizes.mean() == pytest.approx(size, abs=3 * np.sqrt(variance / rounds))
+    assert sizes.var() == pytest.approx(variance, abs=3 * variance * np.sqrt(2 / rounds))
+    drawn_in = np.bincount(np.concatenate(cohorts), minlength=clients) / rounds
+    assert np.abs(drawn_in - p).max() < 4 * np.sqrt(p * (1 - p) / rounds)
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ class Bare:
         own = slice(client * size, (client + 1) * size)
         x, y = self.data[0][own], self.data[1][own]
         for _ in range(self.workload.epochs):
-            order = torch.randperm(size)  # gathered once an epoch: leaner than once a batch
+            order = torch.randperm(size)  # gathered once per epoch: leaner than once per batch
             yield from zip(*(part[order].split(self.workload.batch) for part in (x, y)), strict=True)
 
     def step(self, x: Tensor, y: Tensor) -> None:

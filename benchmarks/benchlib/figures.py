@@ -11,7 +11,7 @@ BEST = "fedkeel"
 
 
 class Figure(NamedTuple):
-    """A ratio of seconds a round that should be at least, or at most, so large."""
+    """A ratio of seconds per round that should be at least, or at most, so large."""
 
     workload: str
     above: str

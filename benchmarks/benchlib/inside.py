@@ -55,7 +55,7 @@ class Played:
 
 
 def methods(plan: Plan, log: Log, threads: int | None = None) -> dict[str, Any]:
-    """Interleave rounds of every method on the CNN; two clients a round, so server costs weigh five-fold."""
+    """Interleave rounds of every method on the CNN; two clients per round, so the server weighs five-fold."""
     workload = _SMALL_CNN.with_(cohort=1, samples=250) if plan.quick else _SMALL_CNN
     data = make_data(workload)
     with ExitStack() as stack:
@@ -121,7 +121,7 @@ def _cohorts() -> dict[str, Session]:
     workload = WORKLOADS["logistic"]
     data = make_data(workload)
     return {
-        f"{size} a round, {engine}": session(workload.with_(cohort=size), data, engine=engine)
+        f"{size} per round, {engine}": session(workload.with_(cohort=size), data, engine=engine)
         for engine in ("serial", "stacked")
         for size in (1, 5, 20, 100)
     }

@@ -30,7 +30,7 @@ def interleave(
     report: Callable[[str], None] = lambda _: None,
     seed: int = 0,
 ) -> Columns:
-    """Return each runner's seconds a round, None in repetitions it sat out.
+    """Return each runner's seconds per round, None in repetitions it sat out.
 
     A runner with `every` = 3 takes part in each third repetition. After `budget` seconds no repetition is
     begun, but for the first `least`. A runner that fails is told to `failed` and left out from then on.

@@ -60,10 +60,10 @@ def _versus(results: dict[str, Any]) -> str:
     if not results["versus"]:
         return ""
     rows = [[f"{name}{_shape(r)}", *_row(r)] for name, r in results["versus"].items()]
-    head = ["workload", "fedkeel's best", "s a round", BARE, *_PEERS]
+    head = ["workload", "fedkeel's best", "s per round", BARE, *_PEERS]
     return (
         "## Against the bare loop and the peers\n\n"
-        "Seconds a round of each, divided by fedkeel's at its best engine: above 1, fedkeel is faster. "
+        "Seconds per round of each, divided by fedkeel's at its best engine: above 1, fedkeel is faster. "
         "Median of n interleaved pairs and its 95 % bootstrap interval.\n\n" + _table(head, rows)
     )
 
@@ -104,8 +104,8 @@ def _engines(results: dict[str, Any]) -> str:
     head = ["workload", "the bare loop's best", BARE, *ENGINES, "auto chose"]
     head += ["serial / bare loop", "serial / bare loop, heap kept"]
     return (
-        "## Engines\n\nSeconds a round in the screening turns; the last columns at equal threads, in pairs. "
-        "In the last the bare loop keeps freed memory too, as fedkeel does (see performance.md).\n\n"
+        "## Engines\n\nSeconds per round in the screening turns; the last columns at equal threads, in "
+        "pairs. In the last the bare loop keeps freed memory too, as fedkeel does (see performance.md).\n\n"
         + _table(head, rows)
     )
 
@@ -121,8 +121,8 @@ def _methods(results: dict[str, Any]) -> str:
     return (
         f"## Methods against FedAvg on the CNN\n\nSerial on {measured['threads']} threads; clients a "
         f"round: {measured['workload']['cohort']}, so the server's work weighs more than in the workload. "
-        f"FedAvg takes {median(base):.3g} s a round.{few}\n\n"
-        + _table(["method", "seconds a round / FedAvg's"], rows)
+        f"FedAvg takes {median(base):.3g} s per round.{few}\n\n"
+        + _table(["method", "seconds per round / FedAvg's"], rows)
     )
 
 
@@ -134,7 +134,7 @@ def _sweeps(results: dict[str, Any]) -> str:
         for axis, found in results["sweeps"].items()
         for value, seconds in found.items()
     ]
-    return "## What a round costs\n\n" + _table(["against", "at", "milliseconds a round"], rows)
+    return "## What a round costs\n\n" + _table(["against", "at", "milliseconds per round"], rows)
 
 
 def _figures(results: dict[str, Any]) -> str:
@@ -142,17 +142,17 @@ def _figures(results: dict[str, Any]) -> str:
     for figure in VERSUS:
         if figure.workload in results["versus"]:
             found = compare(results["versus"][figure.workload], figure.above, figure.below)
-            rows.append(_judged(figure, found))
+            rows.append(_with_verdict(figure, found))
     if results.get("methods"):
         columns = results["methods"]["columns"]
-        rows += [_judged(f, ratio(columns[f.above], columns["FedAvg"])) for f in METHODS]
+        rows += [_with_verdict(f, ratio(columns[f.above], columns["FedAvg"])) for f in METHODS]
     if not rows:
         return ""
     text = f"`{BEST}`: fedkeel at its best engine. A figure is reached where the whole interval reaches it."
     return f"## Figures to reach\n\n{text}\n\n" + _table(["figure", "measured", "verdict"], rows)
 
 
-def _judged(figure: Figure, found: Ratio | None) -> list[str]:
+def _with_verdict(figure: Figure, found: Ratio | None) -> list[str]:
     said = verdict(found, figure.target, at_least=figure.at_least)
     return [figure.text, _cell(found, "—"), said]
 

@@ -19,7 +19,7 @@ from benchlib.workloads import Workload, make_data
 BARE, SERIAL = "bare loop", "fedkeel serial"
 BARE_KEPT = BARE + KEPT
 ENGINES = ("serial", "stacked", "processes", "auto")
-_SLOW = 1.0  # seconds a round from which a peer takes only every third turn
+_SLOW = 1.0  # seconds per round from which a peer takes only every third turn
 
 
 class Versus:

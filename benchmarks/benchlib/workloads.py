@@ -69,7 +69,7 @@ WORKLOADS = {
 }
 
 
-# What `--quick` measures: the two that the others resemble, the second with fewer clients a round.
+# What `--quick` measures: the two that the others resemble, the second with fewer clients per round.
 QUICK = {"logistic": WORKLOADS["logistic"], "cnn": WORKLOADS["cnn"].with_(cohort=2)}
 
 

@@ -1,63 +1,71 @@
-"""Federated optimisation that keeps its course: methods against client drift, right by test."""
+"""Federated optimisation that keeps its course: methods against client drift, right by test.
 
-from fedkeel import data, models, probes
-from fedkeel.algorithm import Algorithm, Cohort, Momentum, Objective, Plan, Sharp, Walk, method
-from fedkeel.data import (
-    IID,
-    Dataset,
-    DirichletByClass,
-    DirichletByClient,
-    Federation,
-    Natural,
-    Pathological,
-)
-from fedkeel.errors import (
-    ConfigError,
-    DataError,
-    Diverged,
-    FedkeelError,
-    Stopped,
-    StorageError,
-    TooFewClients,
-)
-from fedkeel.methods import (
-    METHODS,
-    MOON,
-    SCAFFOLD,
-    Adaptive,
-    Decayed,
-    FedACG,
-    FedAdagrad,
-    FedAdam,
-    FedANAG,
-    FedAvg,
-    FedAvgM,
-    FedCM,
-    FedDyn,
-    FedGamma,
-    FedInit,
-    FedLNAG,
-    FedNova,
-    FedNTD,
-    FedProx,
-    FedSAGD,
-    FedSAM,
-    FedSMOO,
-    FedSpeed,
-    FedYogi,
-    MimeLite,
-    MoFedSAM,
-    relaxed,
-    sharp,
-    stages,
-)
-from fedkeel.probes import SwitchingRule
-from fedkeel.reducers import Mean, Median
-from fedkeel.running.train import Result, train
-from fedkeel.task import Task, accuracy
-from fedkeel.vector import Vector, zeros_like
+`import fedkeel` costs nothing: a name is imported, and PyTorch with it, when it is first used.
+"""
+
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING
+
 from fedkeel.version import __version__ as __version__
-from fedkeel.work import Drop, InverseRoot, InverseTime, Work
+
+if TYPE_CHECKING:  # what type checkers and editors see; the same names as in `__all__`
+    from fedkeel import data, models, probes
+    from fedkeel.algorithm import Algorithm, Cohort, Momentum, Objective, Plan, Sharp, Walk, method
+    from fedkeel.data import (
+        IID,
+        Dataset,
+        DirichletByClass,
+        DirichletByClient,
+        Federation,
+        Natural,
+        Pathological,
+    )
+    from fedkeel.errors import (
+        ConfigError,
+        DataError,
+        Diverged,
+        FedkeelError,
+        Stopped,
+        StorageError,
+        TooFewClients,
+    )
+    from fedkeel.methods import (
+        METHODS,
+        MOON,
+        SCAFFOLD,
+        Adaptive,
+        Decayed,
+        FedACG,
+        FedAdagrad,
+        FedAdam,
+        FedANAG,
+        FedAvg,
+        FedAvgM,
+        FedCM,
+        FedDyn,
+        FedGamma,
+        FedInit,
+        FedLNAG,
+        FedNova,
+        FedNTD,
+        FedProx,
+        FedSAGD,
+        FedSAM,
+        FedSMOO,
+        FedSpeed,
+        FedYogi,
+        MimeLite,
+        MoFedSAM,
+        relaxed,
+        sharp,
+        stages,
+    )
+    from fedkeel.probes import SwitchingRule
+    from fedkeel.reducers import Mean, Median
+    from fedkeel.running.train import Result, train
+    from fedkeel.task import Task, accuracy
+    from fedkeel.vector import Vector, zeros_like
+    from fedkeel.work import Drop, InverseRoot, InverseTime, Work
 
 __all__ = [
     "IID",
@@ -128,3 +136,33 @@ __all__ = [
     "train",
     "zeros_like",
 ]
+
+_SUBPACKAGES = ("data", "models", "probes")
+_MODULES = (
+    "errors",
+    "work",
+    "vector",
+    "algorithm",
+    "reducers",
+    "task",
+    "methods",
+    *_SUBPACKAGES,
+    "running.train",
+)
+
+if not TYPE_CHECKING:  # or checkers would take any name for one of ours
+
+    def __getattr__(name):
+        """Import a public name from the first of the modules that has it."""
+        if name in _SUBPACKAGES:
+            return _import_module(f"fedkeel.{name}")
+        if name in __all__:
+            for module in _MODULES:
+                found = vars(_import_module(f"fedkeel.{module}"))
+                if name in found:
+                    return globals().setdefault(name, found[name])
+        raise AttributeError(f"module 'fedkeel' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]

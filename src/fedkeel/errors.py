@@ -1,4 +1,4 @@
-"""What can go wrong, one class a kind; the command line turns each into its exit code.
+"""What can go wrong, one class per kind; the command line turns each into its exit code.
 
 Every message names the thing, the value and the fix.
 """
@@ -58,7 +58,7 @@ class Stopped(FedkeelError):
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return the end of an error message about an unknown word: a near miss, else all that is known."""
     known = sorted(known)
-    near = difflib.get_close_matches(word.lower(), [name.lower() for name in known], n=1, cutoff=0.6)
+    near = difflib.get_close_matches(word.lower(), [name.lower() for name in known], n=1, cutoff=0.65)
     if near:
         return f"did you mean {next(name for name in known if name.lower() == near[0])!r}?"
     return f"known: {', '.join(known)}"

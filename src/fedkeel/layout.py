@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 class Layout(NamedTuple):
-    """Names, shapes and places of the tensors that make up a flat vector."""
+    """Names and shapes of the tensors that make up a flat vector, in their order."""
 
     names: tuple[str, ...]
     shapes: tuple[torch.Size, ...]

@@ -30,6 +30,11 @@ class RunOptions(FrozenModel):
     )
     eval_every: Count = Field(1, description="Rounds between evaluations.")
 
+    @property
+    def uniform_weights(self) -> bool:
+        """Tell whether all clients count the same."""
+        return self.weighting == "uniform"
+
     @field_validator("cohort", mode="before")
     @classmethod
     def _counts_or_shares(cls, cohort: Any) -> Any:

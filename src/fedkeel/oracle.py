@@ -36,7 +36,7 @@ class Oracle:
     """A private copy of a task's model whose parameters and buffers are views of flat vectors.
 
     `point` is where the model stands: move it in place and the model has moved. `gradient` finds the
-    gradient there, `grad` lays it out as a vector of its own, `descend` steps along it without doing so.
+    gradient there, `grad` copies it into a flat vector, `descend` steps along it without that copy.
     """
 
     def __init__(self, task: Task, device: torch.device) -> None:
@@ -51,9 +51,7 @@ class Oracle:
         self._parameters = [parameter for _, parameter in parameters]
         for parameter, view in zip(self._parameters, self._views, strict=True):
             parameter.data = view
-        self._layer_gradients: Sequence[Tensor | None] | None = (
-            None  # the gradient by layers, until it is laid out
-        )
+        self._layer_gradients: Sequence[Tensor | None] | None = None  # None once `grad` is flat
         self._grad: Vector | None = None
         for (_, buffer), view in zip(buffers, self.buffer_layout.views(self.buffers).values(), strict=True):
             buffer.data = view
@@ -97,7 +95,7 @@ class Oracle:
         return self._grad
 
     def descend(self, rate: float) -> None:
-        """Move the point by −rate·gradient; one that was not laid out is not laid out for this."""
+        """Move the point by −rate·gradient, without the copy of `grad` where it was not made."""
         if self._layer_gradients is None:
             self.point.add_(self.grad, alpha=-rate)
             return

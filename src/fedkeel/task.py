@@ -1,4 +1,4 @@
-"""A task: a model, its loss, and the metrics it is judged by."""
+"""A task: a model, its loss, and the metrics that are evaluated."""
 
 from __future__ import annotations
 

@@ -1,36 +1,28 @@
-"""Writes the little TOML that experiments need; Python reads TOML by itself but does not write it."""
+"""Experiments as TOML: Python reads TOML by itself, tomli-w writes it."""
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
-
-def dump(table: Mapping[str, Any], prefix: str = "") -> str:
-    """Return a table of plain values and nested tables as TOML; None is left out."""
-    plain = {
-        key: value for key, value in table.items() if not isinstance(value, Mapping) and value is not None
-    }
-    lines = [f"{_key(key)} = {_value(value)}" for key, value in plain.items()]
-    text = "\n".join(lines) + ("\n" if lines else "")
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            name = f"{prefix}{_key(key)}"
-            text += f"\n[{name}]\n" + dump(value, prefix=f"{name}.")
-    return text
+import tomli_w
 
 
-def _key(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key)
+def dump(table: Mapping[str, Any]) -> str:
+    """Return a table of plain values and nested tables as TOML; None is left out, other objects are text."""
+    return tomli_w.dumps(_plain(table))
 
 
-def _value(value: Any) -> str:
+def inline(value: Any) -> str:
+    """Return one value as TOML on a single line, as `--set key=value` takes it."""
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(_value(item) for item in value) + "]"
-    if isinstance(value, bool | str):
-        return json.dumps(value, ensure_ascii=False)
-    if isinstance(value, int | float):
-        return repr(value)
-    return json.dumps(str(value), ensure_ascii=False)
+        return f"[{', '.join(map(inline, value))}]"
+    return dump({"v": value}).removeprefix("v = ").removesuffix("\n")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(part) for key, part in value.items() if part is not None}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return value if isinstance(value, bool | int | float | str) else str(value)

@@ -49,7 +49,7 @@ def take(
 ) -> WalkResult:
     """Walk as planned over the given minibatches; `trace` is shown the point before every step.
 
-    The walk's end is the oracle's own point: it is good until the oracle moves on.
+    The walk's end is the oracle's own point: it is valid until the oracle's next walk.
     The direction of a step is gain·g + bias + shrink·y with the constant bias = push − pull·anchor and
     shrink = pull + decay + weight_decay, so any method costs what FedAvg costs.
     """

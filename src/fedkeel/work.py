@@ -85,7 +85,7 @@ class Work:
         return self.epochs * self._per_epoch(samples)
 
     def order(self, samples: int, rng: np.random.Generator) -> list[np.ndarray]:
-        """Draw the minibatches of a walk: a list of places, one a step."""
+        """Draw the minibatches of a walk: indices of samples, one array per step."""
         count = self.count(samples)
         if self.batch_size is None or self.batch_size >= samples:
             return [np.arange(samples)] * count

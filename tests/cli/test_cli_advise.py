@@ -30,6 +30,9 @@ def test_the_page_says_everything_the_issue_asks_for(fedkeel):
         ": holds",
         "the usual β = 0.1 lies outside Theorem 1's range",
         "practical α (0.01 to 0.1) never meet it",
+        "Theorem 4, f − f* after T rounds, PL",
+        "Theorem 9, f − f* after T rounds, interpolation and PL",
+        "largest ‖g_z‖/‖∇f_i‖ of a sample",
         "what was measured",
         "not in Table 1",
         "curvature and pairs: 4 of 4 done",
@@ -58,6 +61,7 @@ def test_json_is_all_that_is_on_stdout_and_feeds_bounds(fedkeel):
     assert told["constants"]["eta"] == 0.1
 
 
+@pytest.mark.slow
 def test_no_noise_and_full_participation_are_plain_answers(fedkeel):
     page = fedkeel(*QUICK, "--set", "work.batch_size=all", "--set", "cohort=6", "--beta", "0.05").stdout
     assert "every step takes all of a client's data: no noise" in page
@@ -93,6 +97,7 @@ def test_bad_input_exits_with_2(fedkeel, args, message):
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.slow
 def test_the_constants_alone_are_those_the_adviser_uses(fedkeel):
     """`fedkeel study constants` measures what `advise` measures, and goes on from what is kept."""
     words = [word for word in QUICK[1:] if word != "20" or QUICK[QUICK.index(word) - 1] != "--rounds"]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from fedkeel.cli import compare
-from fedkeel.cli.display import Board
+from fedkeel.cli.display import RunProgress
 from fedkeel.experiments.comparison import Comparison, changes, folder
 from fedkeel.experiments.experiment import Experiment
+from fedkeel.tomlfile import dump
 
 TINY = ("--clients", "4", "--cohort", "2", "--steps", "1", "--batch-size", "8", "--rounds", "3")
 
@@ -54,8 +56,9 @@ def test_finished_runs_are_not_repeated_and_more_methods_and_seeds_are_added(fed
     assert Path("c/fedavg/seed-0/model.safetensors").stat().st_mtime_ns == before
 
 
+@pytest.mark.slow
 def test_a_comparison_that_was_stopped_goes_on(fedkeel, monkeypatch):
-    real, played = Board.row, []
+    real, played = RunProgress.row, []
 
     def stop_at_five(self, row):
         real(self, row)
@@ -66,10 +69,10 @@ def test_a_comparison_that_was_stopped_goes_on(fedkeel, monkeypatch):
     whole = json.loads(
         fedkeel("compare", "fedavg", "fedcm", *TINY, "--seeds", "2", "--out", "w", "--json").stdout
     )
-    monkeypatch.setattr(Board, "row", stop_at_five)
+    monkeypatch.setattr(RunProgress, "row", stop_at_five)
     result = fedkeel("compare", "fedavg", "fedcm", *TINY, "--seeds", "2", "--out", "c", code=130)
     assert "resume with: fedkeel resume c" in result.stderr
-    monkeypatch.setattr(Board, "row", real)
+    monkeypatch.setattr(RunProgress, "row", real)
     shown = fedkeel("show", "c").stdout
     assert "1 of 2 unfinished" in shown
     assert "diverged" not in shown
@@ -138,3 +141,16 @@ def test_resume_with_more_rounds_goes_on_with_every_run(fedkeel, rounds):
     fedkeel("compare", "fedavg", "fedcm", *TINY, "--seeds", "1", "--out", "c")
     found = json.loads(fedkeel("resume", "c", "--rounds", rounds, "--json").stdout)
     assert [run["rounds"] for run in found["runs"]] == [5, 5]
+
+
+def test_a_comparison_kept_by_an_older_version_is_shown_and_resumed(fedkeel):
+    """Its file does not say where the methods' runs are kept: that follows from the methods."""
+    fedkeel("compare", "fedavg", "fedprox(mu=0.1)", *TINY, "--seeds", "1", "--out", "c")
+    file = Path("c/comparison.toml")
+    before = json.loads(fedkeel("show", "c", "--json").stdout)
+    table = tomllib.loads(file.read_text())
+    file.write_text(dump({key: part for key, part in table.items() if key not in ("folders", "measure")}))
+    assert json.loads(fedkeel("show", "c", "--json").stdout) == before
+    assert fedkeel("resume", "c").stdout.count("kept from before") == 2
+    file.write_text("methods = ['FedAvg']\nseeds = [0]\n")
+    assert "comparison.toml: cannot be read: 'experiment'" in fedkeel("show", "c", code=6).stderr

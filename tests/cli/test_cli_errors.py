@@ -51,6 +51,12 @@ def test_bad_input_gets_its_message_and_exit_code(tiny, args, code, message):
         assert not Path("runs").exists()
 
 
+def test_a_far_fetched_name_is_not_suggested(fedkeel):
+    told = fedkeel("explain", "foo", code=2).stderr
+    assert "there is no method 'foo'; known: " in told
+    assert "did you mean" not in told
+
+
 def test_usage_errors_exit_with_2(fedkeel):
     for args in (
         ["run", "--rounds", "ten"],

@@ -32,7 +32,7 @@ def test_a_study_that_is_started_again_says_what_is_there(fedkeel: Callable, tmp
     first = fedkeel(*LOOK, "--out", "s", "--json")
     assert "already" not in first.stderr
     again = fedkeel(*LOOK, "scaffold", "--out", "s", "--json")
-    assert "2 of 4 looks are there already in s" in again.stderr
+    assert "2 of 4 snapshots are there already in s" in again.stderr
     assert "FedAvg: round 4/4, accuracy —, kept from before" in again.stderr
     before, now = json.loads(first.stdout)["methods"], json.loads(again.stdout)["methods"]
     assert now["FedAvg"] == before["FedAvg"]

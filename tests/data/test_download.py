@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedkeel.data.sources import load, pictures
-from fedkeel.data.sources.fetch import Archive, Shelf, cache, fetch
+from fedkeel.data.sources.fetch import Archive, DataDirectories, cache, fetch
 from fedkeel.errors import DataError
 
 CONTENT = np.random.default_rng(0).bytes(50_000)
@@ -59,9 +59,9 @@ def archive(server, content=CONTENT, path="/data.bin"):
 
 
 def test_a_download_is_kept_and_not_repeated(server, tmp_path):
-    shelf = Shelf((tmp_path,))
+    directories = DataDirectories((tmp_path,))
     for _ in range(2):
-        path = shelf.get(archive(server))
+        path = directories.get(archive(server))
         assert path.read_bytes() == CONTENT
     assert server.asked == [("/data.bin", None)]
     assert [file.name for file in (tmp_path / "set").iterdir()] == ["data.bin"]

@@ -5,7 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedkeel.data.allocation import choose, dirichlet_logits, exhaust, lift, normalise
+from fedkeel.data.allocation import (
+    dirichlet_logits,
+    draw_classes,
+    normalise,
+    raise_to_minimum,
+    redraw_exhausted,
+)
 from fedkeel.data.partition import IID, DirichletByClass, DirichletByClient, Natural, Pathological
 
 alphas = st.sampled_from([5e-324, 1e-300, 1e-12, 1e-3, 0.1, 1.0, 7.5, 1e4, 1e300])
@@ -233,7 +239,7 @@ def test_lifting_takes_from_the_largest_only(sizes, minimum):
     before = np.array(sizes)
     if before.sum() < minimum * len(before):
         return
-    after = lift(before, minimum)
+    after = raise_to_minimum(before, minimum)
     assert after.sum() == before.sum()
     assert after.min() >= minimum
     cut = after < before
@@ -281,10 +287,10 @@ def test_wrong_parameters_are_refused_when_written(make):
         make()
 
 
-def one_by_one(prior, count, seat, rng):
+def one_by_one(prior, count, owner, rng):
     """The same draw without any cleverness: a queue, one sample after the other."""
     left, got = count.copy(), np.zeros_like(prior)
-    for client in rng.permutation(seat):
+    for client in rng.permutation(owner):
         weights = prior[client] * (left > 0)
         c = rng.choice(len(count), p=weights / weights.sum())
         left[c] -= 1
@@ -292,16 +298,17 @@ def one_by_one(prior, count, seat, rng):
     return got
 
 
+@pytest.mark.slow
 def test_redrawing_late_draws_of_exhausted_classes_equals_drawing_one_by_one():
     rng = np.random.default_rng(0)
     prior = np.array([[0.7, 0.2, 0.1], [0.6, 0.1, 0.3], [0.1, 0.1, 0.8]])
-    count, seat = np.array([3, 6, 3]), np.repeat([0, 1, 2], 4)
+    count, owner = np.array([3, 6, 3]), np.repeat([0, 1, 2], 4)
     runs = 1500
-    slow = sum(one_by_one(prior, count, seat, rng) for _ in range(runs)) / runs
+    slow = sum(one_by_one(prior, count, owner, rng) for _ in range(runs)) / runs
     fast = np.zeros_like(prior)
     for _ in range(runs):
-        drawn = choose(prior, seat, rng)
-        clients, classes = exhaust(seat, drawn, np.log(prior), alpha=1.0, count=count, rng=rng)
+        drawn = draw_classes(prior, owner, rng)
+        clients, classes = redraw_exhausted(owner, drawn, np.log(prior), alpha=1.0, count=count, rng=rng)
         assert np.array_equal(np.bincount(classes), count)
         np.add.at(fast, (clients, classes), 1 / runs)
     assert np.abs(slow - fast).max() < 0.1

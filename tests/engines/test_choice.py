@@ -1,4 +1,4 @@
-"""The choice of an engine: by a rule for short runs, else measured once and remembered."""
+"""The choice of an engine: by a rule for short runs, else measured once and cached."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from fedkeel.engines import build, stopwatch
 from fedkeel.engines import choice as choice_module
 from fedkeel.engines.choice import Begin, Candidate, affordable, budget, compare, decide
 from fedkeel.engines.choice_cache import ChoiceCache, fingerprint
-from fedkeel.engines.contract import Choice, Prospect, Setting, Unsuited
-from fedkeel.engines.stopwatch import Lap
+from fedkeel.engines.contract import Choice, Unsuited
+from fedkeel.engines.stopwatch import Measurement
 from fedkeel.oracle import Oracle
+from fedkeel.settings import RunSettings
 
 PROBLEM = tiny_net([8, 8, 8, 8])
 WORK = fk.Work(epochs=2, batch_size=4, lr=0.1)
-SHORT, LONG = Prospect(10, 2), Prospect(10**7, 4)
+SHORT, LONG = {"rounds": 10, "cohort": 2}, {"rounds": 10**7, "cohort": 4}
 
 
 @pytest.fixture(autouse=True)
@@ -38,17 +39,19 @@ def _long_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice_module, "step_flops", lambda *_, **__: 1e8)
 
 
-def setting(model: nn.Module | None = None) -> tuple[Setting, Oracle]:
+def question(model: nn.Module | None = None, **options: Any) -> tuple[RunSettings, Oracle]:
+    """Return the settings of a run, a long one by default, and the oracle of its task."""
     task = PROBLEM.task if model is None else fk.Task(model.double())
-    made = Setting(task, PROBLEM.federation, WORK, 0, torch.device("cpu"))
-    return made, Oracle(task, made.device)
+    settings: dict[str, Any] = {"algorithm": fk.FedAvg(), "work": WORK, **LONG, **options}
+    made = RunSettings(task=task, federation=PROBLEM.federation, **settings)
+    return made, Oracle(task, torch.device("cpu"))
 
 
 def figures(**seconds: float) -> Begin:
     """Return a fake measurement: so many seconds for each engine, twice that on two threads."""
 
     @contextmanager
-    def begin(one: Candidate) -> Iterator[Lap]:
+    def begin(one: Candidate) -> Iterator[Measurement]:
         name = one.engine.replace("-", "_")
         if name not in seconds:
             raise Unsuited(f"{one.engine} is not for this")
@@ -62,7 +65,7 @@ def no_measurement(one: Candidate) -> Any:
 
 
 class Machine:
-    """A fake machine: how long each engine takes to begin, and its laps one after the other."""
+    """A fake machine: how long each engine takes to build, and its measurements one after another."""
 
     def __init__(self, **engines: tuple[float, list[float]]) -> None:
         self.now, self.engines = 0.0, engines
@@ -72,18 +75,18 @@ class Machine:
         return self.now
 
     @contextmanager
-    def begin(self, one: Candidate) -> Iterator[Lap]:
-        preparing, laps = self.engines[one.engine]
-        self.now += preparing
-        rest = iter(laps)
+    def begin(self, one: Candidate) -> Iterator[Measurement]:
+        building, measurements = self.engines[one.engine]
+        self.now += building
+        rest = iter(measurements)
 
-        def lap() -> float:
-            seconds = next(rest, laps[-1])
+        def measure() -> float:
+            seconds = next(rest, measurements[-1])
             self.now += seconds
             self.log.append(one.engine)
             return seconds
 
-        yield lap
+        yield measure
         self.log.append(f"{one.engine} closed")
 
     def choose(self, limit: float) -> Choice:
@@ -104,7 +107,7 @@ def ticking(step: float) -> Callable[[], float]:
 
 def test_a_short_run_follows_the_rule_and_touches_no_cache(tmp_path: Path) -> None:
     cache = ChoiceCache(tmp_path / "cache")
-    choice = decide(*setting(), SHORT, build, cache=cache, begin=no_measurement)
+    choice = decide(*question(**SHORT), build, cache=cache, begin=no_measurement)
     assert (choice.engine, choice.threads) == ("serial", 1)
     assert "too short" in choice.reason
     assert not cache.path.exists()
@@ -112,7 +115,7 @@ def test_a_short_run_follows_the_rule_and_touches_no_cache(tmp_path: Path) -> No
 
 def test_a_long_run_takes_the_fastest(tmp_path: Path) -> None:
     begin = figures(serial=2e-4, stacked_uncompiled=1e-4, stacked=3e-5, processes=9e-5)
-    choice = decide(*setting(), LONG, build, cache=ChoiceCache(tmp_path), begin=begin)
+    choice = decide(*question(), build, cache=ChoiceCache(tmp_path), begin=begin)
     assert (choice.engine, choice.threads) == ("stacked", 1)
     assert choice.figures["stacked on 1 thread"] == 30.0
     assert not any("2 threads" in name for name in choice.figures), "the steps are small"
@@ -120,27 +123,25 @@ def test_a_long_run_takes_the_fastest(tmp_path: Path) -> None:
 
 def test_a_little_faster_is_no_reason_to_leave_serial(tmp_path: Path) -> None:
     begin = figures(serial=1.0e-4, stacked_uncompiled=0.95e-4)
-    assert decide(*setting(), LONG, build, cache=ChoiceCache(tmp_path), begin=begin).engine == "serial"
+    assert decide(*question(), build, cache=ChoiceCache(tmp_path), begin=begin).engine == "serial"
 
 
-def test_the_choice_is_remembered_and_stays(tmp_path: Path) -> None:
-    first = decide(
-        *setting(), LONG, build, cache=ChoiceCache(tmp_path), begin=figures(serial=2e-4, stacked=1e-5)
-    )
-    again = decide(*setting(), LONG, build, cache=ChoiceCache(tmp_path), begin=no_measurement)
+def test_the_choice_is_cached_and_stays(tmp_path: Path) -> None:
+    first = decide(*question(), build, cache=ChoiceCache(tmp_path), begin=figures(serial=2e-4, stacked=1e-5))
+    again = decide(*question(), build, cache=ChoiceCache(tmp_path), begin=no_measurement)
     assert again[:2] == first[:2] == ("stacked", 1)
     assert again.figures == first.figures
-    assert "remembered" in again.reason
+    assert "(cached)" in again.reason
 
 
-def test_who_measures_second_takes_over_the_first_answer(tmp_path: Path) -> None:
+def test_whoever_measures_second_takes_the_first_choice(tmp_path: Path) -> None:
     cache = ChoiceCache(tmp_path)
     assert cache.keep("key", {"engine": "serial"}) == {"engine": "serial"}
     assert cache.keep("key", {"engine": "stacked"}) == {"engine": "serial"}
     assert [path.name for path in tmp_path.iterdir()] == ["key.json"]
 
 
-def test_a_torn_answer_is_measured_anew(tmp_path: Path) -> None:
+def test_a_damaged_file_is_measured_again(tmp_path: Path) -> None:
     cache = ChoiceCache(tmp_path)
     (tmp_path / "key.json").write_text('{"engine": "ser')
     assert cache.read("key") is None
@@ -148,34 +149,33 @@ def test_a_torn_answer_is_measured_anew(tmp_path: Path) -> None:
     assert cache.read("key") == {"engine": "stacked"}
 
 
-def test_without_a_place_to_remember_the_rule_decides(tmp_path: Path) -> None:
+def test_without_a_cache_the_rule_decides(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     cache = ChoiceCache(tmp_path / "file" / "cache")
-    choice = decide(*setting(), LONG, build, cache=cache, begin=no_measurement)
+    choice = decide(*question(), build, cache=cache, begin=no_measurement)
     assert choice.engine == "serial"
     assert "cannot be written" in choice.reason
 
 
-def test_the_question_names_model_and_shape_but_no_method() -> None:
-    made, oracle = setting()
-    key = fingerprint(made, oracle, LONG, ["serial"])
-    assert key == fingerprint(*setting(), LONG, ["serial"])
-    wider = setting(nn.Sequential(nn.Linear(3, 6), nn.Tanh(), nn.Linear(6, 4)))
+def test_the_key_depends_on_model_and_shape_but_not_on_the_method() -> None:
+    key = fingerprint(*question(), ["serial"])
+    assert key == fingerprint(*question(), ["serial"])
+    wider = nn.Sequential(nn.Linear(3, 6), nn.Tanh(), nn.Linear(6, 4))
     others = [
-        fingerprint(*wider, LONG, ["serial"]),
-        fingerprint(made, oracle, LONG._replace(cohort=3), ["serial"]),
-        fingerprint(made, oracle, LONG, ["serial", "stacked"]),
-        fingerprint(made._replace(work=fk.Work(epochs=2, batch_size=5)), oracle, LONG, ["serial"]),
+        fingerprint(*question(wider), ["serial"]),
+        fingerprint(*question(cohort=3), ["serial"]),
+        fingerprint(*question(), ["serial", "stacked"]),
+        fingerprint(*question(work=fk.Work(epochs=2, batch_size=5)), ["serial"]),
     ]
     assert len({key, *others}) == 5
-    assert key == fingerprint(made, oracle, LONG._replace(rounds=3), ["serial"])
+    assert key == fingerprint(*question(rounds=3), ["serial"])
+    assert key == fingerprint(*question(algorithm=fk.SCAFFOLD()), ["serial"])
 
 
 def test_measuring_takes_at_most_a_twentieth_of_the_run_and_fifteen_seconds() -> None:
-    made, _ = setting()
-    assert budget(made, LONG, 1e6) == 15.0
+    assert budget(question()[0], 1e6) == 15.0
     rounds = [10**k for k in range(1, 8)]
-    chosen = [affordable(made, Prospect(n, 4), 1e6, None) for n in rounds]
+    chosen = [affordable(question(rounds=n)[0], 1e6, None) for n in rounds]
     for n, some in zip(rounds, chosen, strict=True):
         assert sum(one.seconds for one in some) <= max(0.0, 0.05 * n * 4 * 4 * 1.1e-4)
     assert [len(some) for some in chosen] == sorted(len(some) for some in chosen)
@@ -203,14 +203,14 @@ def test_what_is_far_behind_is_measured_once() -> None:
     assert machine.log.count("near") == 5 + 3
 
 
-def test_a_long_lap_is_the_only_one() -> None:
+def test_a_long_measurement_is_the_only_one() -> None:
     machine = Machine(serial=(0.0, [20.0]), stacked=(0.0, [1.0]))
     choice = machine.choose(limit=15.0)
     assert choice.engine == "serial"
     assert machine.now == 20.0
 
 
-def test_the_two_best_run_in_turn_in_the_end() -> None:
+def test_the_two_best_are_measured_in_turn_in_the_end() -> None:
     """A figure that was lucky once, or taken while others used the machine, does not decide."""
     machine = Machine(serial=(0.0, [0.05] * 5 + [0.01]), stacked=(0.0, [0.02]), third=(0.0, [0.09]))
     choice = machine.choose(limit=15.0)
@@ -221,16 +221,16 @@ def test_the_two_best_run_in_turn_in_the_end() -> None:
 
 
 def test_models_of_many_operations_are_not_recorded_for_a_measurement() -> None:
-    made, oracle = setting()
-    assert stopwatch.operations(made, oracle) < 10
-    chosen = affordable(made, LONG, 1e6, None, count=2000)
+    settings, oracle = question()
+    assert stopwatch.operations(settings, oracle) < 10
+    chosen = affordable(settings, 1e6, None, count=2000)
     assert [one.engine for one in chosen] == ["serial", "processes"]
 
 
 @pytest.mark.usefixtures("_long_steps")
 def test_long_steps_are_measured_on_all_threads(tmp_path: Path) -> None:
     begin = figures(serial=2e-4, stacked_uncompiled=1e-4, stacked=3e-5, processes=9e-5)
-    choice = decide(*setting(), LONG, build, cache=ChoiceCache(tmp_path), begin=begin)
+    choice = decide(*question(), build, cache=ChoiceCache(tmp_path), begin=begin)
     assert choice.figures["serial on 2 threads"] == 400.0
     assert (choice.engine, choice.threads) == ("stacked", 1)
 
@@ -238,21 +238,23 @@ def test_long_steps_are_measured_on_all_threads(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("_long_steps")
 def test_a_given_number_of_threads_is_kept(tmp_path: Path) -> None:
     begin = figures(serial=2e-4, stacked=1e-5, stacked_uncompiled=1e-5, processes=1e-9)
-    choice = decide(*setting(), LONG, build, threads=2, cache=ChoiceCache(tmp_path), begin=begin)
+    choice = decide(*question(), build, threads=2, cache=ChoiceCache(tmp_path), begin=begin)
     assert choice.threads == 2
     assert all("2 threads" in name for name in choice.figures)
-    assert decide(*setting(), LONG, build, threads=3, cache=ChoiceCache(tmp_path), begin=begin)[:2] == (
+    assert decide(*question(), build, threads=3, cache=ChoiceCache(tmp_path), begin=begin)[:2] == (
         "serial",
         3,
     )
 
 
-def test_why_an_engine_has_no_figure_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reason_why_an_engine_has_no_figure_is_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(
         choice_module, "candidates", lambda *_: [Candidate("serial", 1, 0), Candidate("stacked", 1, 0)]
     )
     model = nn.Sequential(nn.Linear(3, 5), nn.Dropout(0.5), nn.Linear(5, 4))
-    choice = decide(*setting(model), LONG, build, cache=ChoiceCache(tmp_path))
+    choice = decide(*question(model), build, cache=ChoiceCache(tmp_path))
     assert choice.engine == "serial"
     assert "the layer '1' (Dropout) draws random numbers" in str(choice.figures["stacked on 1 thread"])
     assert isinstance(choice.figures["serial on 1 thread"], float)
@@ -260,25 +262,25 @@ def test_why_an_engine_has_no_figure_is_told(tmp_path: Path, monkeypatch: pytest
 
 def test_what_was_chosen_is_logged_with_the_figures(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "fedkeel"):
-        decide(*setting(), LONG, build, cache=ChoiceCache(tmp_path), begin=figures(serial=2e-4, stacked=1e-5))
+        decide(*question(), build, cache=ChoiceCache(tmp_path), begin=figures(serial=2e-4, stacked=1e-5))
     assert "engine: stacked, threads: 1" in caplog.text
-    assert "serial on 1 thread: 200 µs a step" in caplog.text
+    assert "serial on 1 thread: 200 µs per step" in caplog.text
     assert "processes on 1 thread: processes is not for this" in caplog.text
 
 
 @pytest.mark.parametrize("engine", ["serial", "stacked-uncompiled"])
 def test_the_stopwatch_counts_a_step_of_one_client(engine: str) -> None:
-    made, _ = setting()
+    settings, oracle = question()
     clients = 2 if engine == "serial" else 4
-    with stopwatch.timer(made, Prospect(1, 4), Choice(engine, 1), build, ticking(0.01)) as lap:
-        assert lap() == pytest.approx(0.01 / (4 * clients))
+    with stopwatch.timer(settings, oracle.device, Choice(engine, 1), build, ticking(0.01)) as measure:
+        assert measure() == pytest.approx(0.01 / (4 * clients))
 
 
 def test_measuring_leaves_the_first_model_alone() -> None:
-    made, oracle = setting()
+    settings, oracle = question()
     before = oracle.point.clone()
-    with stopwatch.timer(made, Prospect(1, 4), Choice("serial", 1), build) as lap:
-        lap()
+    with stopwatch.timer(settings, oracle.device, Choice("serial", 1), build) as measure:
+        measure()
     assert torch.equal(oracle.point, before)
 
 
@@ -292,14 +294,14 @@ def test_a_run_tells_in_its_manifest_what_was_chosen(tmp_path: Path, monkeypatch
     options: dict[str, Any] = {"rounds": 2, "cohort": 2, "work": WORK}
     for name in ("first", "second"):
         fk.train(PROBLEM.task, PROBLEM.federation, fk.FedAvg(), run_dir=tmp_path / name, **options)
-    told = [json.loads((tmp_path / name / "manifest.json").read_text()) for name in ("first", "second")]
-    assert [one["engine"] for one in told] == ["serial", "serial"]
-    assert told[0]["engine_choice"]["microseconds_a_step"] == {
+    manifests = [json.loads((tmp_path / name / "manifest.json").read_text()) for name in ("first", "second")]
+    assert [one["engine"] for one in manifests] == ["serial", "serial"]
+    assert manifests[0]["engine_choice"]["microseconds_per_step"] == {
         "serial on 1 thread": 1e6,
         "x on 1 thread": 1e6,
     }
-    assert told[0]["engine_choice"]["reason"].startswith("measured: ")
-    assert "remembered" in told[1]["engine_choice"]["reason"]
+    assert manifests[0]["engine_choice"]["reason"].startswith("measured: ")
+    assert "(cached)" in manifests[1]["engine_choice"]["reason"]
 
 
 def test_an_unknown_engine_is_an_error() -> None:

@@ -12,8 +12,8 @@ import pytest
 PROGRAM = """
 import resource
 import torch
-from fedkeel.engines.malloc import keep_heap
-print(keep_heap(), keep_heap())
+from fedkeel.engines.malloc import keep_freed_memory
+print(keep_freed_memory(), keep_freed_memory())
 def touch():
     torch.ones(10_000_000)
 touch(), touch()
@@ -25,14 +25,15 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 
 def run(**environment: str) -> tuple[str, int]:
-    """Return what `keep_heap` said twice, and the page faults of asking for 40 MB five times."""
+    """Return what `keep_freed_memory` returned twice, and the page faults of asking for 40 MB five times."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC", "GLIBC"))}
-    told = subprocess.run(
+    printed = subprocess.run(
         [sys.executable, "-c", PROGRAM], env=plain | environment, capture_output=True, text=True, check=True
     ).stdout.split("\n")
-    return told[0], int(told[1])
+    return printed[0], int(printed[1])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library has no such switch")
 def test_freed_memory_is_used_again_without_page_faults() -> None:
     kept, given_back = run(), run(FEDKEEL_KEEP_HEAP="0")
@@ -40,5 +41,6 @@ def test_freed_memory_is_used_again_without_page_faults() -> None:
     assert 4 * kept[1] < given_back[1]
 
 
+@pytest.mark.slow
 def test_a_user_who_has_set_the_allocator_up_is_left_alone() -> None:
     assert run(MALLOC_TRIM_THRESHOLD_="131072")[0] == "False False"

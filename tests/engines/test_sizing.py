@@ -1,4 +1,4 @@
-"""What a step is made of decides its memory format and its threads."""
+"""The size of a step decides its memory format and its threads."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 import fedkeel as fk
-from fedkeel.engines.contract import Setting
-from fedkeel.engines.sizing import fits_channels_last, forward_flops, numbers_given
+from fedkeel.engines.sizing import activation_count, fits_channels_last, forward_flops
 from fedkeel.oracle import Oracle
+from fedkeel.settings import RunSettings
 
 
 class Viewed(nn.Module):
@@ -29,9 +29,11 @@ class Viewed(nn.Module):
 
 def fits(model: nn.Module, batch: int, shape: tuple[int, ...] = (3, 32, 32)) -> bool:
     data = fk.Federation.from_arrays([(torch.zeros(4, *shape), torch.zeros(4, dtype=torch.int64))])
-    device = torch.device("cpu")
-    setting = Setting(fk.Task(model), data, fk.Work(steps=1, batch_size=batch), 0, device)
-    return fits_channels_last(setting, Oracle(setting.task, device))
+    work = fk.Work(steps=1, batch_size=batch)
+    settings = RunSettings(
+        task=fk.Task(model), federation=data, algorithm=fk.FedAvg(), work=work, rounds=1, cohort=1
+    )
+    return fits_channels_last(settings, Oracle(settings.task, torch.device("cpu")))
 
 
 @pytest.mark.parametrize(
@@ -40,13 +42,13 @@ def fits(model: nn.Module, batch: int, shape: tuple[int, ...] = (3, 32, 32)) -> 
         (fk.models.cnn(), 10, True),
         (fk.models.resnet20(), 50, True),
         (fk.models.vgg11(), 50, True),
-        (fk.models.vgg11(), 10, False),  # the weights outweigh the pictures
+        (fk.models.vgg11(), 10, False),  # more weights than activations
         (fk.models.resnet18_gn(), 50, False),
         (Viewed(), 50, False),
     ],
     ids=["cnn", "resnet20", "vgg11", "vgg11, short batches", "resnet18", "view"],
 )
-def test_channels_last_where_pictures_outweigh_weights(model: Any, batch: int, expected: bool) -> None:
+def test_channels_last_where_activations_outnumber_weights(model: Any, batch: int, expected: bool) -> None:
     assert fits(model, batch) is expected
 
 
@@ -54,10 +56,10 @@ def test_channels_last_is_for_pictures() -> None:
     assert not fits(fk.models.logistic(12, 3), 50, shape=(12,))
 
 
-def test_operations_and_numbers_are_counted_by_layers() -> None:
+def test_operations_and_activations_are_counted_by_layers() -> None:
     model, inputs = nn.Sequential(nn.Conv2d(2, 5, 3), nn.Flatten(), nn.Linear(80, 7)), torch.zeros(3, 2, 6, 6)
     assert forward_flops(model, inputs) == 2 * 3 * (4 * 4 * 5 * 2 * 9 + 80 * 7)
-    assert numbers_given(model, inputs) == 3 * (80 + 80 + 7)
+    assert activation_count(model, inputs) == 3 * (80 + 80 + 7)
 
 
 def test_recurrent_layers_count_where_engines_are_tried() -> None:

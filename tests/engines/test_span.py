@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 import torch
+from selecting import one_in, slow
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
 import fedkeel as fk
 from fedkeel.engines.stacked import engine, span
+from fedkeel.oracle import Oracle
+from fedkeel.settings import RunSettings
 
 SIZES = [30, 17, 24, 8]
 WORK = {"epochs": 8, "batch_size": 8, "lr": 0.05, "weight_decay": 1e-3}
@@ -32,16 +35,16 @@ OUTSIDE = {"FedSMOO": fk.FedSMOO(), "MOON": fk.MOON()}
 
 
 @pytest.fixture
-def spans(monkeypatch: pytest.MonkeyPatch) -> list[span.Span]:
+def spans(monkeypatch: pytest.MonkeyPatch) -> list[span.SpanWalk]:
     """Return the walks in a span that are made during a test."""
-    made: list[span.Span] = []
+    made: list[span.SpanWalk] = []
 
-    class Noted(span.Span):
+    class Noted(span.SpanWalk):
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
             made.append(self)
 
-    monkeypatch.setattr(engine, "Span", Noted)
+    monkeypatch.setattr(engine, "SpanWalk", Noted)
     return made
 
 
@@ -78,27 +81,27 @@ def distance(task: fk.Task, data: fk.Federation, method: fk.Algorithm, *, how: s
     return float((vector(together) - vector(alone)).norm() / vector(alone).norm())
 
 
-@pytest.mark.parametrize("work", [{}, {"clip": 0.5}, {"batch_size": None, "epochs": 20}], ids=repr)
-@pytest.mark.parametrize("name", METHODS)
-def test_every_method_walks_the_serial_walk(name: str, work: Any, spans: list[span.Span]) -> None:
+@pytest.mark.parametrize("work", [{"clip": 0.5}, *slow({}, {"batch_size": None, "epochs": 20})], ids=repr)
+@pytest.mark.parametrize("name", one_in(3, METHODS))
+def test_every_method_walks_the_serial_walk(name: str, work: Any, spans: list[span.SpanWalk]) -> None:
     assert distance(logistic(), pictures(), METHODS[name], how="stacked-uncompiled", **work) < 1e-10
     assert len(spans) == 4
 
 
-def test_a_compiled_step_does_too(spans: list[span.Span]) -> None:
+@pytest.mark.slow
+def test_a_compiled_step_does_too(spans: list[span.SpanWalk]) -> None:
     assert distance(logistic(), pictures(), fk.SCAFFOLD(), how="stacked") < 1e-10
     assert spans
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OUTSIDE)
-def test_what_measures_other_lengths_or_looks_elsewhere_stays_outside(
-    name: str, spans: list[span.Span]
-) -> None:
+def test_other_norms_and_objectives_stay_outside_the_span(name: str, spans: list[span.SpanWalk]) -> None:
     assert distance(logistic(), pictures(), OUTSIDE[name], how="stacked-uncompiled") < 1e-9
     assert not spans
 
 
-def test_clipping_a_direction_and_tracing_probes_stay_outside(spans: list[span.Span]) -> None:
+def test_clipping_a_direction_and_tracing_probes_stay_outside(spans: list[span.SpanWalk]) -> None:
     far = distance(
         logistic(), pictures(), fk.SCAFFOLD(), how="stacked-uncompiled", clip=0.5, clip_on="direction"
     )
@@ -115,7 +118,7 @@ def test_clipping_a_direction_and_tracing_probes_stay_outside(spans: list[span.S
     assert not spans
 
 
-def test_cohorts_of_varying_size(spans: list[span.Span]) -> None:
+def test_cohorts_of_varying_size(spans: list[span.SpanWalk]) -> None:
     options: dict[str, Any] = {"rounds": 5, "cohort": 0.5, "sampling": "bernoulli", "work": fk.Work(**WORK)}
     data = pictures([30, 30, 21, 5, 16, 30])
     alone, together = (
@@ -137,13 +140,13 @@ class Scaled(nn.Module):
         return self.inner(torch.tanh(x).flatten(1) / 3)
 
 
-def test_a_model_of_the_users_own_without_a_bias(spans: list[span.Span]) -> None:
+def test_a_model_of_the_users_own_without_a_bias(spans: list[span.SpanWalk]) -> None:
     torch.manual_seed(0)
     assert distance(fk.Task(Scaled()), pictures(), fk.SCAFFOLD(), how="stacked-uncompiled") < 1e-10
     assert spans
 
 
-def test_regression_with_a_loss_of_the_users_own(spans: list[span.Span]) -> None:
+def test_regression_with_a_loss_of_the_users_own(spans: list[span.SpanWalk]) -> None:
     generator = torch.Generator().manual_seed(1)
     data = fk.Federation.from_arrays(
         [
@@ -185,13 +188,15 @@ class Centred(nn.Module):
 def test_models_that_are_not_linear_are_found_out(model: nn.Module) -> None:
     data = pictures()
     task = fk.Task(model)
-    session = fk.runner.open_session(
-        task, data, fk.FedAvg(), rounds=1, cohort=2, work=fk.Work(**WORK), engine="serial"
+    settings = RunSettings(
+        task=task, federation=data, algorithm=fk.FedAvg(), work=fk.Work(**WORK), rounds=1, cohort=2
     )
-    assert span.linear_walk(session.loop.setting, session.loop.oracle) is None
+    assert span.linear_model(settings, Oracle(task, torch.device("cpu"))) is None
 
 
-def test_a_client_with_more_samples_than_features_walks_as_other_models_do(spans: list[span.Span]) -> None:
+def test_a_client_with_more_samples_than_features_walks_as_other_models_do(
+    spans: list[span.SpanWalk],
+) -> None:
     assert (
         distance(logistic(), pictures([200, 150, 130]), fk.FedAvg(), how="stacked-uncompiled", epochs=1)
         < 1e-10
@@ -199,17 +204,17 @@ def test_a_client_with_more_samples_than_features_walks_as_other_models_do(spans
     assert not spans
 
 
-def test_gram_matrices_are_remembered_up_to_a_bound(
-    spans: list[span.Span], monkeypatch: pytest.MonkeyPatch
+def test_gram_matrices_are_cached_up_to_a_bound(
+    spans: list[span.SpanWalk], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bound = 3 * 30 * 30 * 8
-    monkeypatch.setattr(span, "_REMEMBERED", bound)
+    monkeypatch.setattr(span, "_GRAM_CACHE", bound)
     assert distance(logistic(), pictures([30] * 9), fk.FedAvg(), how="stacked-uncompiled") < 1e-10
     assert len(spans[-1]._linear._grams) == 3
 
 
-def test_a_resumed_run_which_remembers_no_gram_matrix_goes_on_to_the_bit(
-    spans: list[span.Span], tmp_path: Path
+def test_a_resumed_run_whose_cache_is_empty_goes_on_to_the_bit(
+    spans: list[span.SpanWalk], tmp_path: Path
 ) -> None:
     options: dict[str, Any] = {"cohort": 3, "work": fk.Work(**WORK), "engine": "stacked-uncompiled"}
     task = fk.Task(copy.deepcopy(logistic().model).float())

@@ -11,16 +11,17 @@ from typing import Any
 import pytest
 import torch
 from problems import half_square, quadratic, tiny_net
+from selecting import one_in
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import fedkeel as fk
-from fedkeel.engines.contract import Setting
 from fedkeel.engines.stacked import Stacked, capture, engine, ragged
 from fedkeel.models import simple
 from fedkeel.models.recurrent import char_lstm
 from fedkeel.oracle import Oracle
 from fedkeel.records import leaves
+from fedkeel.settings import RunSettings
 
 EQUAL, RAGGED = tiny_net([12] * 4), tiny_net([5, 12, 9, 1])
 PLUGINS: dict[str, Callable[[fk.Algorithm], fk.Algorithm]] = {
@@ -84,13 +85,14 @@ def cases() -> Iterator[tuple[Any, str, str]]:
                 yield method, plugin, next(turn)
 
 
-@pytest.mark.parametrize(("method", "plugin", "setting"), list(cases()))
+@pytest.mark.parametrize(("method", "plugin", "setting"), one_in(9, cases()))
 def test_every_method_walks_as_on_serial(method: Any, plugin: str, setting: str) -> None:
     problem, cohort, work = SETTINGS[setting]
     made = PLUGINS[plugin](method())
     assert both(problem.task, problem.federation, made, cohort=cohort, work=work) < 1e-10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "work",
     [
@@ -106,6 +108,7 @@ def test_each_client_takes_exactly_its_own_steps(work: fk.Work) -> None:
     assert both(RAGGED.task, RAGGED.federation, fk.FedLNAG(), work=work) < 1e-10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["initial", "none"])
 def test_variants_of_plug_ins(first: str) -> None:
     for beta in (fk.Decayed(0.1, 0.9), fk.Adaptive(0.1)):
@@ -130,18 +133,19 @@ def test_a_cohort_larger_than_memory_is_taken_in_groups(
     clients: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = run(RAGGED.task, RAGGED.federation, fk.SCAFFOLD(), "stacked-uncompiled")
-    monkeypatch.setattr(engine, "_bytes_a_client", lambda *_: engine._MEMORY // clients)
+    monkeypatch.setattr(engine, "_bytes_per_client", lambda *_: engine._MEMORY // clients)
     assert distance(whole, run(RAGGED.task, RAGGED.federation, fk.SCAFFOLD(), "stacked-uncompiled")) < 1e-12
 
 
-def test_long_walks_are_laid_out_in_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ragged, "_PLACES", 40)
+def test_long_walks_are_cut_into_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ragged, "_MOST_INDICES", 40)
     assert both(RAGGED.task, RAGGED.federation, fk.FedLNAG(), work=fk.Work(epochs=5, batch_size=4)) < 1e-10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [[6, 6, 6], [7, 3, 1]])
 def test_augmented_samples_are_the_same(sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ragged, "_PREPARED", 3 * 2 * 4 * 3 * 8)
+    monkeypatch.setattr(ragged, "_MOST_BYTES", 3 * 2 * 4 * 3 * 8)
 
     def jitter(x: Tensor, generator: torch.Generator) -> Tensor:
         return x + 0.1 * torch.randn(x.shape, generator=generator, dtype=x.dtype)
@@ -188,6 +192,7 @@ class Shifted(nn.Module):
         return x + self.shift
 
 
+@pytest.mark.slow
 def test_convolutions_frozen_layers_and_constant_buffers() -> None:
     torch.manual_seed(0)
     body = [Shifted(), nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
@@ -211,6 +216,7 @@ def test_our_character_model_is_refused_with_the_reason() -> None:
         both(task, fk.Federation.from_arrays(clients), fk.FedAvg())
 
 
+@pytest.mark.slow
 def test_one_step_is_recorded_for_all_methods(monkeypatch: pytest.MonkeyPatch) -> None:
     recorded = []
 
@@ -248,6 +254,7 @@ def test_a_compiler_that_fails_is_done_without(
     assert "no compiler here" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_step_of_many_operations_is_not_compiled(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -264,6 +271,7 @@ def test_a_step_of_many_operations_is_not_compiled(
     assert distance(run(task, EQUAL.federation, fk.FedAvg(), "serial"), result) < 1e-10
 
 
+@pytest.mark.slow
 def test_float32_stays_within_the_stated_tolerance() -> None:
     dataset = fk.data.load("digits")
     federation = dataset.split(fk.DirichletByClass(0.3), clients=10, seed=0)
@@ -319,7 +327,7 @@ def total(output: Tensor, target: Tensor) -> Tensor:
         (Last(), "the layer '0.lstm' (LSTM) runs a recurrent kernel"),
         (Noisy(), "cannot be mapped over clients"),
         (Centred(), "minibatches of unequal size"),
-        (Counting(), "training moves the model's buffer '0.mean'"),
+        (Counting(), "training changes the model's buffer '0.mean'"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
 )
@@ -380,8 +388,16 @@ def test_the_model_and_the_random_state_are_left_alone() -> None:
 
 
 def test_groups_are_a_function_of_the_cohort_alone() -> None:
-    setting = Setting(RAGGED.task, RAGGED.federation, WORK, 0, torch.device("cpu"))
-    made = Stacked(setting, Oracle(RAGGED.task, setting.device), cohort=10)
+    problem = tiny_net([4] * 50)
+    settings = RunSettings(
+        task=problem.task,
+        federation=problem.federation,
+        algorithm=fk.FedAvg(),
+        work=WORK,
+        rounds=1,
+        cohort=10,
+    )
+    made = Stacked(settings, Oracle(problem.task, torch.device("cpu")))
     made.capacity = 25
     assert made._division(10) == (10, 10)
     assert made._division(11) == (11, 16)

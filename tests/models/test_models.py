@@ -124,8 +124,10 @@ def test_the_character_model_speaks_from_the_last_layers_last_state():
         (models.mlp(12, (5,), 4), (12,)),
         (models.cnn(4, 1, 16), (1, 16, 16)),
         (models.char_lstm(7, embedding=3, hidden=5), (6,)),
-        (models.resnet18_gn(4), (3, 16, 16)),
-        (models.vgg11(4, widths=(4, 6, 8, 10), norm="group"), (3, 32, 32)),
+        pytest.param(models.resnet18_gn(4), (3, 16, 16), marks=pytest.mark.slow),
+        pytest.param(
+            models.vgg11(4, widths=(4, 6, 8, 10), norm="group"), (3, 32, 32), marks=pytest.mark.slow
+        ),
     ],
     ids=["logistic", "mlp", "cnn", "char_lstm", "resnet18_gn", "vgg11"],
 )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from problems import expect, play, quadratic, tiny_net
+from problems import expect, play, quadratic, settings_of, tiny_net
 from safetensors.torch import save_file
 from torch import nn
 
@@ -27,7 +27,6 @@ from fedkeel.probes import (
     Update,
 )
 from fedkeel.probes.cosine import sketch
-from fedkeel.running.train import open_session
 
 SIZES = [3, 8, 5, 11, 4, 7]
 WORK = fk.Work(epochs=2, batch_size=3, lr=0.08, lr_decay=0.9, weight_decay=0.02)
@@ -76,16 +75,16 @@ def test_v1_v2_and_drift_over_the_points_that_steps_are_taken_at() -> None:
     """FedInit walked by hand: start at x + β(x − w_i), y ← y − lr·(g + wd·y)."""
     problem, beta = tiny_net(SIZES), 0.2
     found = rows(fk.FedInit(beta), [Drift()])
-    setting = open_session(
+    settings = settings_of(
         problem.task, problem.federation, fk.FedAvg(), rounds=ROUNDS, cohort=COHORT, work=WORK
-    ).loop.setting
+    )
     x, w = problem.x0, dict.fromkeys(range(len(SIZES)), problem.x0)
     for r, row in enumerate(found):
         lr, paths, ends = WORK.lr * WORK.lr_decay**r, [], []
         for i in row["cohort"]:
             y, path = x + beta * (x - w[i]), []
             X, Y = problem.clients[i]
-            for batch in minibatches(setting, r, i):
+            for batch in minibatches(settings, r, i):
                 path.append(np.sum((y - x) ** 2))
                 y = y - lr * (problem.reference.grad(y, X[batch], Y[batch]) + WORK.weight_decay * y)
             paths.append(path)
@@ -140,6 +139,20 @@ def test_cosine_with_the_last_with_all_earlier_and_with_a_chosen_round() -> None
             expected = pytest.approx(np.mean(cosines), abs=1e-6) if cosines else None
             assert row[f"cosine/{name}"] == expected
         assert row["cosine/error"] == 0
+
+
+def test_the_last_rounds_move_against_that_of_each_earlier_one() -> None:
+    """Rethinking's Figure 1c to the letter, over the clients of the last cohort that took part then too."""
+    found = rows(fk.SCAFFOLD(), [Cosine(each_round=True)])
+    told = reference("SCAFFOLD")
+    moves = [{i: end - one["broadcast"] for i, end in one["ends"].items()} for one in told]
+    expected = []
+    for earlier in moves[:-1]:
+        both = [(moves[-1][i], earlier[i]) for i in moves[-1] if i in earlier]
+        cosines = [a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in both]
+        expected.append(pytest.approx(np.mean(cosines), abs=1e-6) if cosines else None)
+    assert found[-1]["cosine/last_round_with"] == expected
+    assert [row["cosine/last_round_with"] for row in found[:-1]] == [None] * (ROUNDS - 1)
 
 
 def test_a_sketch_keeps_cosines_up_to_its_stated_error() -> None:

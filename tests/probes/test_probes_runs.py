@@ -13,9 +13,10 @@ import fedkeel as fk
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.expression import parse_method, parse_probe
 from fedkeel.frozen import frozen
+from fedkeel.oracle import Oracle
 from fedkeel.probes import PROBES, Cosine, Divergence, Diversity, Drift, Layers, Switching
 from fedkeel.probes.base import Probe, number
-from fedkeel.probes.watch import Path as WalkPath
+from fedkeel.probes.client import WalkTrace
 from fedkeel.running.run_directory import read_rows
 
 SIZES = [3, 8, 5, 11, 4, 7, 6, 9, 5, 4]
@@ -26,7 +27,7 @@ ALL = [
     Drift(every=2),
     Diversity(),
     Diversity("h_i"),
-    Cosine(exact=(1,)),
+    Cosine(exact=(1,), each_round=True),
     fk.probes.Losses(every=2),
     fk.probes.ExcessRisk(every=2),
     fk.probes.ClientAccuracy(every=2),
@@ -100,7 +101,7 @@ def test_nobody_traces_unless_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(WalkPath, "__call__", refuse)
+    monkeypatch.setattr(WalkTrace, "__call__", refuse)
     train(probes=[Diversity(), Divergence()])
     with pytest.raises(AssertionError):
         train(probes=[Drift()])
@@ -179,7 +180,7 @@ def test_more_that_cannot_work() -> None:
 def test_every_probe_reads_back_and_documents_its_columns(make: Any) -> None:
     probe = make()
     assert parse_probe(repr(probe)) == probe
-    layout = fk.train.__globals__["Oracle"](tiny_net(SIZES).task, torch.device("cpu")).layout
+    layout = Oracle(tiny_net(SIZES).task, torch.device("cpu")).layout
     for name in probe.names(layout):
         kind = name.replace("layers/0.weight", "layers/NAME").partition("/")
         assert kind[0] in make.__doc__

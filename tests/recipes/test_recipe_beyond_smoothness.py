@@ -22,6 +22,7 @@ from fedkeel.experiments.recipes.beyond_smoothness import (
 )
 from fedkeel.theory import beyond_smoothness as bs
 
+pytestmark = pytest.mark.slow
 SMALL = ProblemSettings(clients=3, samples=2, inputs=8, units=96, rounds=30, points=4, close=2)
 
 

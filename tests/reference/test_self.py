@@ -425,6 +425,7 @@ def distance(method, rounds, steps, **options):
     return np.linalg.norm(history[-1]["x"] - SQUARES.optimum(SQUARES_CLIENTS, weights))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", [None, WEIGHTS])
 def test_fixed_points(weights):
     """SCAFFOLD and FedDyn find the global optimum with K > 1; FedAvg needs K = 1."""

@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from fedkeel.report import Trial, judge, make_page
-from fedkeel.report.chart import chart, series_of
+from fedkeel.report import Trial, find_verdict, make_page
+from fedkeel.report.curves import accuracy_chart, accuracy_curves
 
 
 def trial(method: str, seed: int, *accuracies: float | None) -> Trial:
@@ -33,7 +33,7 @@ def text() -> str:
     return make_page(
         "A & B",
         TRIALS,
-        judgement=judge(TRIALS),
+        verdict=find_verdict(TRIALS),
         target=0.5,
         commands=["fedkeel compare FedAvg 'relaxed(SCAFFOLD)' --seeds 2"],
         settings="rounds = 3\n",
@@ -75,16 +75,13 @@ def test_names_are_escaped_and_tags_closed(text):
 
 
 def test_a_curve_is_the_mean_and_its_band_the_worst_and_best_seed():
-    series = series_of(TRIALS)
-    assert [tuple(point) for point in series[0].points] == [
-        (1, pytest.approx(0.15), 0.1, 0.2),
-        (2, pytest.approx(0.45), 0.4, 0.5),
-        (3, pytest.approx(0.75), 0.7, 0.8),
-    ]
+    curve = accuracy_curves(TRIALS)[0]
+    assert curve.points == [(1, pytest.approx(0.15)), (2, pytest.approx(0.45)), (3, pytest.approx(0.75))]
+    assert curve.band == [(1, 0.1, 0.2), (2, 0.4, 0.5), (3, 0.7, 0.8)]
 
 
 def test_the_chart_is_well_formed_and_stays_inside_its_frame():
-    root = ElementTree.fromstring(chart(series_of(TRIALS), target=0.5))
+    root = ElementTree.fromstring(accuracy_chart(accuracy_curves(TRIALS), target=0.5))
     width, height = (float(part) for part in root.get("viewBox").split()[2:])
     for path in root.iter("path"):
         numbers = re.findall(r"[ML]([\d.]+) ([\d.]+)", path.get("d"))
@@ -92,6 +89,6 @@ def test_the_chart_is_well_formed_and_stays_inside_its_frame():
 
 
 def test_few_rounds_flat_curves_and_no_rounds_draw_something():
-    assert "<svg" in chart(series_of([trial("A", 0, 0.5)]))
-    assert "<svg" in chart(series_of([trial("A", 0, 0.5, 0.5), trial("B", 0, 0.5, None)]))
-    assert "No round was judged" in chart(series_of([trial("A", 0)]))
+    assert "<svg" in accuracy_chart(accuracy_curves([trial("A", 0, 0.5)]))
+    assert "<svg" in accuracy_chart(accuracy_curves([trial("A", 0, 0.5, 0.5), trial("B", 0, 0.5, None)]))
+    assert "No round was evaluated" in accuracy_chart(accuracy_curves([trial("A", 0)]))

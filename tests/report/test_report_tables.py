@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fedkeel.report import Trial, reachable_target, summarise
-from fedkeel.report.tables import UNFINISHED, cells, cost_to, shown_bytes
+from fedkeel.report import Trial, parse_measure, reachable_target, summarise
+from fedkeel.report.tables import UNFINISHED, cells, cost_to, final, headings, shown_bytes
 
 
 def rows(*accuracies: float | None, **more: list[float]) -> list[dict]:
@@ -40,7 +40,7 @@ def test_a_line_has_mean_deviation_and_cost_to_the_target():
 
 
 def test_rounds_without_evaluation_are_passed_over_but_their_bytes_count():
-    assert cost_to(rows(None, 0.3, None, 0.7), 0.5) == (4, 600)
+    assert cost_to(rows(None, 0.3, None, 0.7), 0.5) == (4, 600, 2.0)
     assert cost_to(rows(None, 0.3), 0.5) is None
     assert cost_to(rows(0.9), None) is None
 
@@ -62,10 +62,38 @@ def test_diverged_runs_are_counted_and_left_out_of_the_mean():
     assert cells(line)[1] == "1 of 1 diverged"
 
 
+def test_a_run_that_exploded_counts_as_diverged_whatever_its_accuracy():
+    exploded = [{**row, "loss": 1e12, "norm": 1e14} for row in rows(0.8, 0.885)]
+    (line,) = summarise([Trial("A", 0, rows(0.5, 0.6)), Trial("A", 1, exploded)], target=0.55)
+    assert cells(line)[1] == "60.0 %, 1 of 2 diverged"
+    assert line.failed == line.reached == 1
+    assert final(Trial("A", 1, exploded)) is None
+    assert reachable_target([Trial("A", 0, rows(0.5)), Trial("A", 1, exploded)]) == 0.5
+
+
+def test_columns_are_chosen_and_further_measures_stand_beside_the_first():
+    columns = ("accuracy", "final", "smoothed:50:1", "seconds_to_target")
+    measure = parse_measure("top")
+    trials = [Trial("A", 0, rows(0.2, 0.8, 0.6)), Trial("A", 1, rows(0.2, 0.6, 0.4))]
+    (line,) = summarise(trials, 0.7, measure, columns)
+    assert headings(0.7, measure, columns) == [
+        "method",
+        "top accuracy",
+        "final accuracy",
+        "smoothed top accuracy of the last 50 rounds",
+        "seconds to 70 %",
+    ]
+    assert cells(line, columns) == ("A", "70.0 ± 14.1 %", "50.0 ± 14.1 %", "70.0 ± 14.1 %", "1.0 (1 of 2)")
+    assert headings(None) == ["method", "final accuracy", "rounds to target", "sent to target", "seconds"]
+
+
 def test_unfinished_runs_are_not_called_diverged():
     group = [Trial("A", 0, rows(0.6)), Trial("A", 1, rows(0.1), UNFINISHED), Trial("A", 2, [], UNFINISHED)]
     (line,) = summarise(group, target=None)
     assert cells(line)[1] == "60.0 %, 2 of 3 unfinished"
+    exploded = [{**row, "loss": 1e12} for row in rows(0.8)]
+    (line,) = summarise([Trial("A", 0, rows(0.6)), Trial("A", 1, exploded, UNFINISHED)], target=None)
+    assert cells(line)[1] == "60.0 %, 1 of 2 diverged"
 
 
 def test_the_reachable_target_is_one_that_every_run_has_at_its_end():

@@ -5,10 +5,12 @@ It goes on with each until it ends, and tells what it found, and whether a finis
 
 from __future__ import annotations
 
+import importlib
 import json
 import random
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,44 +19,63 @@ from killing import attempt, kill_at_event, watch_points
 from torch import nn
 
 import fedkeel as fk
+from fedkeel.settings import RunSettings
 from fedkeel.studies.constants import Effort
 from fedkeel.studies.constants import study as constants
-from fedkeel.studies.interaction import study
+from fedkeel.studies.interaction import FeatureSettings
+from fedkeel.studies.interaction import study as interaction
 from fedkeel.studies.stability import stability
 
 ROUNDS = 5
 
 
-def setting() -> dict[str, Any]:
+def settings() -> RunSettings:
     generator = torch.Generator().manual_seed(0)
     clients = [(torch.randn(6, 3, generator=generator), torch.arange(6) % 2) for _ in range(8)]
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 2))
-    return {
-        "task": fk.Task(model),
-        "federation": fk.Federation.from_arrays(clients).hold_out(2),
-        "algorithm": fk.SCAFFOLD(),
-        "rounds": ROUNDS,
-        "cohort": 3,
-        "work": fk.Work(epochs=1, batch_size=3),
-    }
+    return RunSettings(
+        task=fk.Task(model),
+        federation=fk.Federation.from_arrays(clients).hold_out(2),
+        algorithm=fk.SCAFFOLD(),
+        rounds=ROUNDS,
+        cohort=3,
+        work=fk.Work(epochs=1, batch_size=3),
+    )
 
 
-def look(path: Path) -> Any:
-    return [moment._asdict() for moment in study(**setting(), every=2, points=24, components=3, keep=path)]
+def run_interaction(path: Path) -> Any:
+    features = FeatureSettings(every=2, points=24, components=3)
+    return [snapshot._asdict() for snapshot in interaction(settings(), features=features, directory=path)]
 
 
-def couple(path: Path) -> Any:
-    return stability(**setting(), pairs=3, keep=path).as_dict()
+def run_stability(path: Path) -> Any:
+    return stability(settings(), pairs=3, directory=path).as_dict()
 
 
-def measure(path: Path) -> Any:
-    asked = {key: part for key, part in setting().items() if key != "rounds"}
+def run_constants(path: Path) -> Any:
     effort = Effort(rounds=ROUNDS, points=3, clients=3, close=2, draws=2, products=10)
-    return constants(**asked, effort=effort, keep=path).as_dict()
+    return constants(settings(), effort=effort, directory=path).as_dict()
 
 
-STUDIES: dict[str, Callable[[Path], Any]] = {"interaction": look, "stability": couple, "constants": measure}
+STUDIES: dict[str, Callable[[Path], Any]] = {
+    "interaction": run_interaction,
+    "stability": run_stability,
+    "constants": run_constants,
+}
+
+
+def import_ahead(name: str, path: Path) -> None:
+    """Import here what a study imports when it comes to need it: not each of its many children again."""
+
+    def job() -> list[str]:
+        before = set(sys.modules)
+        STUDIES[name](path)
+        return sorted(set(sys.modules) - before)
+
+    for module in attempt(job)[1]:
+        with suppress(Exception):  # some are made by others, some warn of their age
+            importlib.import_module(module)
 
 
 def parts(path: Path) -> dict[str, int]:
@@ -104,11 +125,12 @@ def killed(name: str, path: Path, kills: list[dict[str, int]]) -> tuple[int, boo
 def main(scratch: Path) -> None:
     rng, report = random.Random(0), {}
     for name in STUDIES:
+        import_ahead(name, scratch / f"{name}-first")
         whole = run(name, scratch / f"{name}-whole")[1]
         changes, calls = instants(name, scratch / f"{name}-counted")
         plans = [[{"point": point}] for point in range(1, changes + 1)]
         plans += [[{"event": rng.randrange(1, calls)} for _ in range(3)] for _ in range(6)]
-        ends = [killed(name, scratch / f"{name}-{place}", plan) for place, plan in enumerate(plans)]
+        ends = [killed(name, scratch / f"{name}-{index}", plan) for index, plan in enumerate(plans)]
         report[name] = {
             "changes": changes,
             "kills": sum(count for count, _, _ in ends),

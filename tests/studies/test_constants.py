@@ -11,16 +11,23 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from problems import settings_of
 from torch import nn
 
 import fedkeel as fk
-from fedkeel.engines.contract import Setting
 from fedkeel.errors import ConfigError
 from fedkeel.streams import Stream
-from fedkeel.studies.constants import Effort, frontier, study
-from fedkeel.studies.constants.landscape import Landscape, View, gaussian, power_iteration
+from fedkeel.studies.constants import Effort, frontier
+from fedkeel.studies.constants import study as constants_study
+from fedkeel.studies.constants.landscape import ClientLoss, LossLandscape, gaussian, power_iteration
+from fedkeel.studies.constants.measurements import measure_gradients, measure_noise, measure_samples
 from fedkeel.studies.constants.programs import lowest, tightest
-from fedkeel.studies.constants.survey import noise, survey
+
+
+def study(task, federation, algorithm, *, effort, **options):
+    """Measure the constants of a run with the keywords of `train`."""
+    return constants_study(settings_of(task, federation, algorithm, rounds=1, **options), effort=effort)
+
 
 SMALL = Effort(rounds=6, points=3, close=2, draws=4)
 
@@ -61,8 +68,8 @@ def scattered(seed=1, clients=3, samples=6, size=3):
 
 def landscape(data, work, samples=100, seed=0):
     task, federation = linear(data)
-    setting = Setting(task, federation, work, seed, torch.device("cpu"))
-    return Landscape(setting, range(len(data)), samples, Stream(seed))
+    run = settings_of(task, federation, fk.FedAvg(), rounds=1, cohort=1, work=work, seed=seed)
+    return LossLandscape(run, torch.device("cpu"), range(len(data)), samples, Stream(seed))
 
 
 @pytest.fixture(scope="module")
@@ -168,40 +175,96 @@ def test_without_scipy_the_install_command_is_told(monkeypatch):
 
 def test_curvature_is_that_of_the_hessian():
     data = shared_optimum()
-    place = (land := landscape(data, fk.Work(steps=1))).place(torch.zeros(4), torch.zeros(0))
-    direction = gaussian(Stream(1), place.x)
-    product = land.bend(2, place, direction)
+    point = (land := landscape(data, fk.Work(steps=1))).point(torch.zeros(4), torch.zeros(0))
+    direction = gaussian(Stream(1), point.x)
+    product = land.hessian_product(2, point, direction)
     np.testing.assert_allclose(product.numpy(), hessians(data)[2] @ direction.numpy(), rtol=1e-12)
-    found = power_iteration(View(land, 2, place), direction, 200)
+    found = power_iteration(ClientLoss(land, 2, point), direction, 200)
     assert found.size == pytest.approx(1.0, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_minibatch_noise_is_the_variance_of_drawing_without_replacement():
     data = scattered(samples=6)
     work = fk.Work(steps=1, batch_size=2)
     land = landscape(data, work)
-    place = land.place(torch.zeros(3), torch.zeros(0))
+    point = land.point(torch.zeros(3), torch.zeros(0))
     x, y = data[1]
     each = -y[:, None] * x
     exact = ((each - each.mean(0)) ** 2).sum() / 5 / 2 * (1 - 2 / 6)
-    found = noise(View(land, 1, place), work, 3000, Stream(0))
+    found = measure_noise(ClientLoss(land, 1, point), work, 3000, Stream(0))
     assert found.variance == pytest.approx(exact, rel=0.05)
     assert found.square == pytest.approx(exact + (each.mean(0) ** 2).sum(), rel=0.05)
-    assert noise(View(land, 1, place), fk.Work(steps=1, batch_size=6), 5, Stream(0)).variance == 0
+    assert (
+        measure_noise(ClientLoss(land, 1, point), fk.Work(steps=1, batch_size=6), 5, Stream(0)).variance == 0
+    )
 
 
-def test_a_survey_is_the_mean_and_spread_of_the_clients_gradients():
+def test_interpolation_a_is_of_every_sample_and_not_of_their_mean_square():
+    """Assumption 4 bounds ‖g_z‖ for every sample z; E‖g‖² is smaller."""
+    data = scattered(samples=6)
+    land = landscape(data, fk.Work(steps=1, batch_size=1))
+    w = np.array([0.3, -0.2, 0.5])
+    loss = ClientLoss(land, 1, land.point(torch.from_numpy(w), torch.zeros(0)))
+    x, y = data[1]
+    each = (x @ w - y)[:, None] * x
+    lengths, apart = (each**2).sum(1), ((each - each.mean(0)) ** 2).sum(1)
+    found = measure_samples(loss, 6, Stream(0))
+    assert found == pytest.approx((lengths.max(), apart.max(), (each.mean(0) ** 2).sum(), 6))
+    assert lengths.max() > 1.5 * lengths.mean()
+    few = measure_samples(loss, 2, Stream(0))  # the one with the largest loss, and one more
+    assert few.taken == 2
+    assert few.longest2 >= lengths[np.argmax((x @ w - y) ** 2)] * (1 - 1e-12)
+
+
+def test_the_study_takes_a_from_single_samples_and_one_without_noise():
+    task, federation = linear(scattered(samples=6))
+    noisy, quiet = (
+        study(
+            task,
+            federation,
+            fk.FedAvg(),
+            cohort=3,
+            work=fk.Work(steps=1, lr=0.01, batch_size=batch),
+            effort=Effort(rounds=2, points=2, close=3, draws=30, single=6),
+        )
+        for batch in (3, None)
+    )
+    data = scattered(samples=6)
+    start = max(
+        float(np.linalg.norm(y[:, None] * x, axis=1).max() / np.linalg.norm((y[:, None] * x).mean(0)))
+        for x, y in data
+    )
+    assert noisy["interpolation_a"] >= start * (1 - 1e-6)
+    assert noisy.estimates["interpolation_a"].samples == 2 * 3 * 6
+    assert quiet["interpolation_a"] == 1
+    assert quiet["sample_gradient"] == pytest.approx(noisy["sample_gradient"], rel=0.2)
+
+
+def test_mu_is_the_polyak_lojasiewicz_constant_of_the_pilot(quadratic):
+    """On quadratics with f* = 0, ‖∇f‖² ≥ 2λ_min·f, and late models come close to equality."""
+    data, found = quadratic
+    bottom = np.linalg.eigvalsh(np.mean(hessians(data), axis=0))[0]
+    assert found["mu"] == pytest.approx(2 * bottom, rel=0.02)
+    assert found["mu"] >= 2 * bottom * (1 - 1e-9)
+    assert found["mu"] == pytest.approx(found["tau1"] ** 2)
+    assert found.estimates["mu"].high >= found["mu"]
+
+
+def test_a_measurement_is_the_mean_and_spread_of_the_clients_gradients():
     data = scattered()
     land = landscape(data, fk.Work(steps=1))
     w = np.array([0.3, -0.2, 0.5])
     weights = [0.5, 0.25, 0.25]
-    found = survey(land, land.place(torch.from_numpy(w), torch.zeros(0)), weights, 3, torch.ones(3))
+    found = measure_gradients(
+        land, land.point(torch.from_numpy(w), torch.zeros(0)), weights, 3, torch.ones(3)
+    )
     slopes = np.array([x.T @ (x @ w - y) / len(y) for x, y in data])
     mean = np.average(slopes, axis=0, weights=weights)
     assert found.loss == pytest.approx(
         sum(p * 0.5 * ((x @ w - y) ** 2).mean() for p, (x, y) in zip(weights, data, strict=True))
     )
-    assert found.slope2 == pytest.approx(mean @ mean)
+    assert found.gradient2 == pytest.approx(mean @ mean)
     assert found.spread == pytest.approx(np.average(((slopes - mean) ** 2).sum(1), weights=weights))
     assert found.along == pytest.approx(mean.sum())
 

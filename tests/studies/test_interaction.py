@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from problems import settings_of
 
 import fedkeel as fk
 from fedkeel.running.session import Session
-from fedkeel.studies.interaction import Moment, interaction, study
+from fedkeel.settings import RunSettings
+from fedkeel.studies.interaction import FeatureSettings, FeatureSnapshot, interaction, study
 
 
 def by_hand(
-    models: list[np.ndarray], K: int, gamma_corr: float
+    models: list[np.ndarray], K: int, gamma_corr: float, *, signed: bool = False
 ) -> tuple[np.ndarray, list[set[tuple[int, int]]]]:
     """Ω and the clusters, straight from Rethinking §3.3 and the specification."""
     v = []
@@ -33,6 +35,9 @@ def by_hand(
             else:
                 clusters.append({(m, a)})
     size = [np.abs(one) / np.abs(one).max(axis=0) for one in v]
+    if signed:
+        largest = [[column[np.argmax(np.abs(column))] for column in one.T] for one in v]
+        size = [one / np.array(top) for one, top in zip(v, largest, strict=True)]
     bound = np.percentile(np.stack(size), 90)
     omega = np.zeros((len(models), len(models[0]), len(clusters)), dtype=bool)
     for f, cluster in enumerate(clusters):
@@ -42,11 +47,16 @@ def by_hand(
     return omega, clusters
 
 
-@pytest.mark.parametrize("gamma_corr", [0.3, 0.5, 0.8])
-def test_the_tensor_is_its_definition(gamma_corr: float) -> None:
+def related_models() -> list[np.ndarray]:
+    """Features of four models on 60 points, partly common."""
     rng = np.random.default_rng(0)
     common = rng.normal(size=(60, 6))
-    models = [common @ rng.normal(size=(6, 9)) + 0.7 * rng.normal(size=(60, 9)) for _ in range(4)]
+    return [common @ rng.normal(size=(6, 9)) + 0.7 * rng.normal(size=(60, 9)) for _ in range(4)]
+
+
+@pytest.mark.parametrize("gamma_corr", [0.3, 0.5, 0.8])
+def test_the_tensor_is_its_definition(gamma_corr: float) -> None:
+    models = related_models()
     found = interaction(models, components=5, gamma_corr=gamma_corr)
     omega, clusters = by_hand(models, 5, gamma_corr)
     np.testing.assert_array_equal(found.omega, omega)
@@ -70,6 +80,21 @@ def test_equal_models_have_one_cluster_a_component_and_unlike_ones_many() -> Non
     assert unlike.features == 12
 
 
+def test_entries_may_count_with_their_sign() -> None:
+    """The paper's words to the letter: v / max|v| above the 90th percentile of all such entries."""
+    models = related_models()
+    signed = interaction(models, components=5, entries="signed")
+    omega, _ = by_hand(models, 5, 0.5, signed=True)
+    np.testing.assert_array_equal(signed.omega, omega)
+    plain = interaction(models, components=5)
+    np.testing.assert_array_equal(signed.clusters, plain.clusters)  # correlations do not depend on it
+    assert not np.array_equal(signed.omega, plain.omega)
+    flipped = interaction([-phi for phi in models], components=5, entries="signed")
+    np.testing.assert_array_equal(flipped.omega, omega)  # nor does the tensor on the arbitrary sign
+    with pytest.raises(fk.ConfigError, match="entries = 'squared': choose one of absolute, signed"):
+        interaction(models, components=5, entries="squared")  # type: ignore[arg-type]
+
+
 def test_centring_is_an_argument() -> None:
     rng = np.random.default_rng(2)
     models = [rng.normal(size=(50, 5)) + 10 for _ in range(2)]
@@ -80,42 +105,55 @@ def test_centring_is_an_argument() -> None:
         interaction(models, components=6)
 
 
-def looks(**options: Any) -> list[Moment]:
-    federation = fk.data.load("digits").split(fk.DirichletByClass(0.1), clients=10, seed=0)
+def digits_run(splitter: Any, algorithm: fk.Algorithm, **options: Any) -> RunSettings:
+    """The settings of a run on digits, over ten clients."""
+    federation = fk.data.load("digits").split(splitter, clients=10, seed=0)
     task = fk.Task(fk.models.build("mlp", shape=(64,), classes=10, seed=0))
+    return settings_of(task, federation, algorithm, **options)
+
+
+def snapshots(
+    *, seed: int = 0, directory: Path | None = None, progress: Any = None, **options: Any
+) -> list[FeatureSnapshot]:
+    """The study of a short run of FedDyn, with snapshots after rounds 2 and 4."""
     work = fk.Work(epochs=1, batch_size=20, lr=0.1)
-    asked: dict[str, Any] = {"every": 2, "points": 200, "components": 10} | options
-    return list(study(task, federation, fk.FedDyn(), rounds=4, cohort=5, work=work, **asked))
+    settings = digits_run(fk.DirichletByClass(0.1), fk.FedDyn(), rounds=4, cohort=5, work=work, seed=seed)
+    features = FeatureSettings(**{"every": 2, "points": 200, "components": 10, **options})
+    return list(study(settings, features=features, directory=directory, progress=progress))
 
 
+@pytest.mark.slow
 def test_the_study_of_a_run() -> None:
-    found = looks()
-    assert [moment.round for moment in found] == [2, 4]
-    for moment in found:
-        assert sum(moment.histogram) == moment.features
-        assert len(moment.histogram) == 7
-        assert 0 < moment.local_current <= 10
-        counts = [count for _, count in moment.sweep]
+    found = snapshots()
+    assert [snapshot.round for snapshot in found] == [2, 4]
+    for snapshot in found:
+        assert sum(snapshot.histogram) == snapshot.features
+        assert len(snapshot.histogram) == 7
+        assert 0 < snapshot.local_current <= 10
+        counts = [count for _, count in snapshot.sweep]
         assert counts == sorted(counts)  # a stricter correlation leaves more features apart
-        assert dict(moment.sweep)[0.5] == moment.features
+        assert dict(snapshot.sweep)[0.5] == snapshot.features
 
 
+@pytest.mark.slow
 def test_a_kept_study_is_the_same_and_trains_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """To be killed at any instant is in test_kill_studies.py."""
-    found = looks(keep=tmp_path)
-    assert found == looks()
+    found = snapshots(directory=tmp_path)
+    assert found == snapshots()
     monkeypatch.setattr(Session, "rounds", None)
-    assert looks(keep=tmp_path) == found
+    assert snapshots(directory=tmp_path) == found
 
 
-def test_a_damaged_look_is_taken_again(tmp_path: Path) -> None:
-    found = looks(keep=tmp_path)
+@pytest.mark.slow
+def test_a_damaged_snapshot_is_taken_again(tmp_path: Path) -> None:
+    found = snapshots(directory=tmp_path)
     for damage in (b"", b'0123 {"round": 2', b"\xff\xfe"):
         (tmp_path / "round-00000002.json").write_bytes(damage)
         with pytest.warns(UserWarning, match="is damaged and is made again"):
-            assert looks(keep=tmp_path) == found
+            assert snapshots(directory=tmp_path) == found
 
 
+@pytest.mark.slow
 def test_an_interrupted_study_keeps_the_rounds_it_has_played(tmp_path: Path) -> None:
     played: list[int] = []
 
@@ -125,11 +163,12 @@ def test_an_interrupted_study_keeps_the_rounds_it_has_played(tmp_path: Path) -> 
             raise KeyboardInterrupt
 
     with pytest.raises(fk.errors.Stopped, match="stopped after 3 of 4 rounds"):
-        looks(keep=tmp_path, progress=interrupt)
-    assert looks(keep=tmp_path, progress=interrupt) == looks()
+        snapshots(directory=tmp_path, progress=interrupt)
+    assert snapshots(directory=tmp_path, progress=interrupt) == snapshots()
     assert played == [0, 1, 2, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -137,14 +176,15 @@ def test_an_interrupted_study_keeps_the_rounds_it_has_played(tmp_path: Path) -> 
         ({"every": 4}, "its every is 2, not 4"),
         ({"seed": 1}, "its seed is 0, not 1"),
         ({"gammas": (0.5,)}, "its gammas is"),
+        ({"entries": "signed"}, "its entries is 'absolute', not 'signed'"),
     ],
 )
 def test_a_directory_of_other_arguments_is_refused(
     tmp_path: Path, options: dict[str, Any], message: str
 ) -> None:
-    looks(keep=tmp_path)
+    snapshots(directory=tmp_path)
     with pytest.raises(fk.StorageError, match=f"belongs to another interaction study: {message}"):
-        looks(keep=tmp_path, **options)
+        snapshots(directory=tmp_path, **options)
 
 
 @pytest.mark.parametrize(
@@ -154,6 +194,7 @@ def test_a_directory_of_other_arguments_is_refused(
         ({"components": 500}, "components = 500, but the features span at most"),
         ({"gamma_corr": 1.5}, "gamma_corr = 1.5: give a number between 0 and 1"),
         ({"gammas": (0.5, 0.0)}, "gamma_corr = 0.0"),
+        ({"entries": "squared"}, "FeatureSettings: entries = 'squared'"),
     ],
 )
 def test_what_cannot_work_is_refused_before_the_run_and_leaves_nothing(
@@ -161,13 +202,12 @@ def test_what_cannot_work_is_refused_before_the_run_and_leaves_nothing(
 ) -> None:
     monkeypatch.setattr(Session, "rounds", None)
     with pytest.raises(fk.ConfigError, match=message):
-        looks(keep=tmp_path / "s", **options)
+        snapshots(directory=tmp_path / "s", **options)
     assert not (tmp_path / "s").exists()
 
 
-def test_looks_come_as_they_are_taken() -> None:
-    federation = fk.data.load("digits").split(fk.IID(), clients=10, seed=0)
-    task = fk.Task(fk.models.build("mlp", shape=(64,), classes=10, seed=0))
+def test_snapshots_come_as_they_are_taken() -> None:
     work = fk.Work(steps=1, batch_size=20)
-    moments = study(task, federation, fk.FedAvg(), rounds=1000, cohort=2, work=work, every=1, points=50)
-    assert [moment.round for moment in islice(moments, 2)] == [1, 2]
+    settings = digits_run(fk.IID(), fk.FedAvg(), rounds=1000, cohort=2, work=work)
+    taken = study(settings, features=FeatureSettings(every=1, points=50))
+    assert [snapshot.round for snapshot in islice(taken, 2)] == [1, 2]

@@ -48,6 +48,7 @@ def test_a_sweep_runs_what_its_settings_say_and_names_the_best(tmp_path: Path) -
     assert found.plot.count("<path") > 3
 
 
+@pytest.mark.slow
 def test_a_sweep_goes_on_where_it_stopped_and_in_parallel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,6 +106,7 @@ def test_ranges_are_read() -> None:
             knob(text)
 
 
+@pytest.mark.slow
 def test_a_search_finds_keeps_and_goes_on(tmp_path: Path) -> None:
     pytest.importorskip("optuna")
     knobs = [knob("work.lr=log(0.0001, 0.5)")]
@@ -155,6 +157,7 @@ def run(*words: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_the_commands(tmp_path: Path) -> None:
     swept = run(
         "sweep",
@@ -184,6 +187,8 @@ def test_the_commands(tmp_path: Path) -> None:
     )
     assert set(stable["methods"]) == {"FedAvg", "SCAFFOLD"}
     assert len(stable["methods"]["FedAvg"]["mean"]) == 3
+    assert stable["methods"]["FedAvg"]["clients"] == stable["methods"]["SCAFFOLD"]["clients"]
+    assert (tmp_path / "b" / "local.svg").read_text().startswith("<svg")
     seen = run(
         "study", "interaction", "fedavg", "--every", "2", "--points", "80", "--out", str(tmp_path / "c")
     )
@@ -191,6 +196,7 @@ def test_the_commands(tmp_path: Path) -> None:
     assert (tmp_path / "c" / "interaction.json").exists()
 
 
+@pytest.mark.slow
 def test_the_command_that_tunes(tmp_path: Path) -> None:
     pytest.importorskip("optuna")
     wrong = CliRunner().invoke(app, ["tune", "work.lrr=log(0.1, 1)", "--out", str(tmp_path)])

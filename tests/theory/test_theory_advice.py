@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from fedkeel.theory import advice, fedinit
 from fedkeel.theory import beyond_smoothness as bs
-from fedkeel.theory.advice import Given
-from fedkeel.theory.catalogue import CATALOGUE, Knobs
+from fedkeel.theory.advice import AdviceInputs
+from fedkeel.theory.catalogue import CATALOGUE, BoundParameters
 
 SEMI = bs.Constants(a=0.0, b=0.5, alpha=0.0, beta=1.0, tau1=0.9, tau2=1.5, sigma2=0.1)
-BASE = Given(
+BASE = AdviceInputs(
     L=1.0,
     L_G=2.0,
     sigma_l2=0.1,
@@ -35,7 +35,7 @@ BASE = Given(
 )
 
 
-def but(**changes) -> Given:
+def but(**changes) -> AdviceInputs:
     return dataclasses.replace(BASE, **changes)
 
 
@@ -43,9 +43,11 @@ def limit(limits, who: str) -> float:
     return next(one.limit for one in limits if one.who.startswith(who))
 
 
-@sampled(st.floats(0, 0.08), st.integers(1, 50), st.integers(1, 20))
-def test_the_largest_step_of_theorem_1_keeps_every_condition(beta, N, K):
-    g = but(beta=beta, N=N, K=K)
+@sampled(st.floats(0, 0.99), st.integers(1, 50), st.booleans(), st.integers(1, 20))
+def test_the_largest_step_of_theorem_1_keeps_every_condition(share, N, everyone, K):
+    C = N if everyone else 50
+    g = but(beta=share * fedinit.beta_limit(N, C), N=N, C=C, K=K)
+    beta = g.beta
     step = limit(advice.local_limits(g), f"FedInit, Theorem 1, β = {beta:g}")
     for factor, holds in ((0.999, True), (1.01, False)):
         run = dataclasses.replace(g.relaxed_run(), eta=factor * step)
@@ -56,7 +58,7 @@ def test_the_largest_step_of_theorem_1_keeps_every_condition(beta, N, K):
 def test_the_largest_beta_at_given_steps_leaves_lambda_at_zero():
     g = but(eta_l=1e-3, beta=0.05)
     beta = limit(advice.beta_limits(g), "Theorem 1 at these steps")
-    assert 0 < beta < fedinit.BETA_LIMIT
+    assert 0 < beta < fedinit.beta_limit(10, 50) < fedinit.BETA_LIMIT
     assert fedinit.lam(g.relaxed_run(beta)) == pytest.approx(0, abs=1e-9)
     assert limit(advice.beta_limits(but(eta_l=1.0)), "Theorem 1 at these steps") == 0
 
@@ -76,8 +78,8 @@ def test_a_smaller_target_takes_more_rounds_and_no_noise_fewer():
     quiet = but(semi=dataclasses.replace(SEMI, sigma2=0.0), sigma_l2=0.0)
     assert advice.best_steps(quiet).rounds < rounds
     assert advice.best_steps(quiet).floor == 0
-    assert any("σ_l² = 0" in text for text in advice.partings(quiet))
-    assert any(verdict.theorem == "Section 5.2" for verdict in advice.verdicts(quiet))
+    assert any("σ_l² = 0" in text for text in advice.caveats(quiet))
+    assert any(verdict.theorem == "Section 5.2" for verdict in advice.theorem_checks(quiet))
 
 
 def test_a_target_below_the_floor_is_told_with_the_floor():
@@ -96,17 +98,30 @@ def test_where_tau1_is_zero_no_step_is_safe():
 
 
 def test_theory_and_practice_part_where_the_issue_says():
-    text = "\n".join(advice.partings(BASE))
-    assert "the usual β = 0.1 lies outside Theorem 1's range |β| < 0.0842" in text
+    text = "\n".join(advice.caveats(BASE))
+    assert f"the usual β = 0.1 lies outside Theorem 1's range |β| < {fedinit.beta_limit(10, 50):.3g}" in text
+    assert "Theorem 1's range |β| < 0.0842" in "\n".join(advice.caveats(but(N=50)))
     assert "β·C/N = 0.1·50/10 = 0.5" not in text
     assert "α > 26.9·L = 26.9" in text
     assert "Theorem 4.7 has all clients active; here 10 of 50 are" in text
-    assert "β·C/N = 0.3·50/10 = 1.5 > 1" in "\n".join(advice.partings(but(beta=0.3)))
-    assert "averages 0.25 here" in "\n".join(advice.partings(but(dropped=0.25)))
+    assert "β·C/N = 0.3·50/10 = 1.5 > 1" in "\n".join(advice.caveats(but(beta=0.3)))
+    assert "averages 0.25 here" in "\n".join(advice.caveats(but(dropped=0.25)))
+
+
+def test_with_mu_the_adviser_has_theorems_4_and_9():
+    names = [check.theorem for check in advice.theorem_checks(but(mu=0.5))]
+    assert {"Theorem 4", "Theorem 9"} <= set(names)
+    assert not {"Theorem 4", "Theorem 9"} & {check.theorem for check in advice.theorem_checks(BASE)}
+
+
+def test_theorem_12_takes_the_spread_of_single_samples():
+    g = but(sample_spread=2.0, sample_gradient=5.0, B=4)
+    assert (g.spread, g.sampling.L_G, g.sampling.B) == (2.0, 5.0, 4)
+    assert (BASE.spread, BASE.sampling.L_G) == (pytest.approx(math.sqrt(0.1)), 2.0)
 
 
 def test_every_verdict_says_holds_or_by_how_much_not():
-    for verdict in advice.verdicts(BASE):
+    for verdict in advice.theorem_checks(BASE):
         assert not math.isnan(verdict.value)
         assert all(c.verdict == "holds" or c.verdict.startswith("violated") for c in verdict.conditions)
         assert verdict.holds == all(c.holds for c in verdict.conditions)
@@ -131,11 +146,13 @@ def test_bad_input_is_refused(changes, message):
 @pytest.mark.parametrize("name", CATALOGUE)
 @pytest.mark.parametrize("form", ["as_printed", "repaired"])
 def test_the_catalogue_answers_and_names_what_it_depends_on(name, form):
-    entry, knobs = CATALOGUE[name], Knobs(beta=0.02)
-    value = entry.bound(knobs, form).value
+    entry, parameters = CATALOGUE[name], BoundParameters(beta=0.005)
+    value = entry.bound(parameters, form).value
     assert math.isfinite(value)
     other = {"T": 500, "K": 7, "N": 15, "beta": 0.03}
     for parameter, changed in other.items():
-        moved = entry.bound(dataclasses.replace(knobs, **{parameter: changed}), form).value != value
-        if (name, form, parameter) != ("stability-fedcm", "as_printed", "K"):  # printed without K
+        moved = entry.bound(dataclasses.replace(parameters, **{parameter: changed}), form).value != value
+        printed_without = {("stability-fedcm", "K"), ("stability-feddyn", "N")}
+        printed_without |= {(f"fedinit-{n}", "N") for n in (6, 9, 19)}
+        if form == "repaired" or (name, parameter) not in printed_without:
             assert moved == (parameter in entry.depends), parameter

@@ -1,6 +1,7 @@
 """Beyond smoothness: numbers worked out by hand, then the laws the paper states."""
 
 import math
+import random
 from dataclasses import replace
 
 import pytest
@@ -20,9 +21,9 @@ S = bs.Steps(K=2, eta_l=0.001, eta_g=50.0)  # η̃ = 2 · 0.001 · 50 = 0.1
 # by hand: half = bη̃ + a/2 = 0.05 + 0.05; 2β² + α² = 2.04; drift = 2.04 · 0.6 · 1e-6 = 1.224e-6
 GAMMA1 = 0.05 * (1 - 0.2 - 0.2)  # 0.03
 A1 = 0.1 * (1.224e-6 * 40 + 0.1)
-A2 = 0.1 * 1.224e-6 * (20 + 40 * 4 * 4)
+A2 = 0.1 * 1.224e-6 * (20 * 4 + 40 * 4 * 4)  # α > 0: 20K²
 A3 = 0.1 * (0.04 / 4 + 0.04 * 0.1 + 0.05)  # 0.0064
-LAMBDA = 0.03 * 0.25 - 8.0784e-5 - 0.0064
+LAMBDA = 0.03 * 0.25 - 8.8128e-5 - 0.0064
 
 
 def test_the_pieces_of_one_round():
@@ -31,7 +32,7 @@ def test_the_pieces_of_one_round():
     assert pytest.approx(A1) == step.A1
     assert pytest.approx(A2) == step.A2
     assert pytest.approx(A3) == step.A3
-    assert step.contraction == pytest.approx(LAMBDA) == pytest.approx(0.001019216)
+    assert step.contraction == pytest.approx(LAMBDA) == pytest.approx(0.001011872)
 
 
 def test_printed_lambdas():
@@ -71,12 +72,12 @@ def test_corollary_4_8_global_step_in_both_forms():
 def test_largest_steps_in_both_forms():
     # printed: 1/(0.04·2) = 12.5; 1/(100·2·2·1.2) = 1/480; 1/(100·√2·1.2) = 1/169.7
     assert bs.largest_local_step(C, 2, "as_printed") == pytest.approx(1 / 480)
-    # repaired: margin ½·0.8·0.25 − 0.01 − 0.002 − 0.05 = 0.038; slope 2.04·0.55·660
-    eta_l = math.sqrt(0.038 / (2.04 * 0.55 * 660))
+    # repaired: margin ½·0.8·0.25 − 0.01 − 0.002 − 0.05 = 0.038; slope 2.04·0.55·(80 + 640)
+    eta_l = math.sqrt(0.038 / (2.04 * 0.55 * 720))
     assert bs.largest_local_step(C, 2) == pytest.approx(eta_l)
     assert bs.largest_global_step(C, 2, 0.001, "as_printed") == pytest.approx(12.5)
-    # repaired: drift 2.04·660e-6; p = 0.038 − drift·0.55; q = 0.5(0.5 + drift + 0.04); η_g = p/q/(0.002)
-    drift = 2.04 * 660e-6
+    # repaired: drift 2.04·720e-6; p = 0.038 − drift·0.55; q = 0.5(0.5 + drift + 0.04); η_g = p/q/(0.002)
+    drift = 2.04 * 720e-6
     p, q = 0.038 - drift * 0.55, 0.5 * (0.5 + drift + 0.04)
     assert bs.largest_global_step(C, 2, 0.001) == pytest.approx(p / q / 0.002)
     assert bs.fastest_global_step(C, 2, 0.001) == pytest.approx(p / q / 0.004)
@@ -100,7 +101,9 @@ def test_drift_in_both_forms():
     # 50·1e-6·(1 + 16L + 8) at L = 3: K²τ2² = 16, Kσ² = 8
     printed = bs.drift(C, S, loss=3.0, form="as_printed")
     assert printed.value == pytest.approx(50e-6 * (1 + 48 + 8))
-    assert bs.drift(C, S, loss=3.0).value == pytest.approx((20 + 640) * 1e-6 * 3 + 40e-6 * 4)
+    assert bs.drift(C, S, loss=3.0).value == pytest.approx((80 + 640) * 1e-6 * 3 + 40e-6 * 4)
+    smooth = replace(C, alpha=0.0)  # without α step (14) is not needed
+    assert bs.drift(smooth, S, loss=3.0).value == pytest.approx((20 + 640) * 1e-6 * 3 + 40e-6 * 4)
     assert printed.holds
 
 
@@ -146,12 +149,24 @@ def test_rounds_of_a_plain_linear_rate():
         bs.rounds(1.0, 1.0, 0.0)
 
 
-@pytest.mark.parametrize("form", ["as_printed", "repaired"])
-def test_an_epsilon_below_the_floor_is_answered_with_a_reason(form):
-    bound = bs.corollary_4_8(C, S, gap_0=3.0, epsilon=1e-6, form=form)
+def test_an_epsilon_below_the_floor_is_answered_with_a_reason():
+    bound = bs.corollary_4_8(C, S, gap_0=3.0, epsilon=1e-6)
     assert bound.value == math.inf
     reason = next(c for c in bound.violated if c.name == "2·floor ≤ ε")
-    assert reason.factor == pytest.approx(2 * bs.floor(C, S, form) / 1e-6)
+    assert reason.factor == pytest.approx(2 * bs.floor(C, S) / 1e-6)
+    printed = bs.corollary_4_8(C, S, gap_0=3.0, epsilon=1e-6, form="as_printed")
+    assert printed.guaranteed == math.inf
+    assert "η_g within Corollary 4.8" in {c.name for c in printed.violated}
+
+
+def test_corollary_4_8_as_printed_is_a_number_where_its_printed_conditions_are_met():
+    """η̃ = 20·0.1·0.09 = 0.18 and σ² = 1: 2·(2λ2) = 0.072 > ε, which the paper does not ask about."""
+    c = bs.Constants(a=0.0, b=0.01, alpha=0.0, beta=1e-4, tau1=0.5, tau2=0.5, sigma2=1.0)
+    s = bs.Steps(K=20, eta_l=0.1, eta_g=0.09)
+    bound = bs.corollary_4_8(c, s, gap_0=1.0, epsilon=0.05, form="as_printed")
+    assert bound.holds
+    assert 2 * bs.floor(c, s, "as_printed") > 0.05
+    assert bound.value == pytest.approx(math.log(40) / bs.lambda_1(c, s)) == bound.guaranteed
 
 
 @pytest.mark.parametrize("form", ["as_printed", "repaired"])
@@ -296,3 +311,53 @@ def test_constants_that_promise_more_than_the_whole_gap_are_refused_an_answer():
         assert {"λ1 ≤ 1", "Λ ≤ 1"} & {x.name for x in bound.violated}
     assert bs.deterministic(c, replace(s, eta_g=48.0), gap_0=1.0, r=1).value == math.inf
     assert bs.gradient_descent(c, eta=60.0, gap_0=1.0, t=1).value == math.inf
+
+
+def test_step_14_of_lemma_6_3_needs_k_squared():
+    """2Kη²(β²u² + α²uv) ≤ (2/K)u² + κη²v², u = ‖W−U‖, v = √L: κ = 1/K as printed fails, κ = K holds."""
+    rng = random.Random(0)
+    worst = 0.0
+    for _ in range(2000):
+        K, alpha, beta = rng.randint(2, 40), rng.uniform(0.01, 2), rng.uniform(0.01, 5)
+        eta = rng.uniform(0.01, 1) * min(1, 1 / (alpha**2 * K), 1 / (2 * beta * K))
+        u, v = rng.expovariate(1), rng.expovariate(1) * 10 ** rng.uniform(-2, 4)
+        left = 2 * K * eta**2 * (beta**2 * u**2 + alpha**2 * u * v)
+        assert left <= (2 / K * u**2 + K * eta**2 * v**2) * (1 + 1e-12)
+        worst = max(worst, left / (2 / K * u**2 + eta**2 * v**2 / K))
+        if eta <= 1 / (alpha**2 * K**2):  # the other way out
+            assert left <= (2 / K * u**2 + eta**2 * v**2 / K) * (1 + 1e-12)
+    assert worst > 2
+
+
+def test_the_largest_local_step_of_the_issues_example():
+    c = bs.Constants(a=0.0, b=0.5, alpha=0.05, beta=0.5, tau1=0.5, tau2=0.6)
+    assert bs.largest_local_step(c, 20) == pytest.approx(0.0060, abs=5e-6)
+    assert bs.largest_local_step(replace(c, alpha=0.0), 20) == pytest.approx(0.00930, abs=5e-5)
+
+
+def test_lemma_6_4_with_a_free_eta():
+    """At η = η̃/2, h = bη̃ + a = 0.15 and 2aη̃/η = 0.4; at η = η̃ it is the round of the proof."""
+    step = bs.one_round(C, S, eta=0.05)
+    assert step.gamma1 == pytest.approx(0.05 * (1 - 0.2 - 0.4))
+    assert pytest.approx(0.1 * (2.04 * 0.65e-6 * 40 + 0.15)) == step.A1
+    assert pytest.approx(0.1 * 2.04 * 0.65e-6 * 720) == step.A2
+    assert pytest.approx(0.1 * (0.01 + 0.04 * 0.15) + 0.1 * 0.025) == step.A3
+    assert bs.one_round(C, S, eta=S.effective) == bs.one_round(C, S)
+
+
+def test_lemma_6_1_bounds_sums_of_random_vectors():
+    """n equal draws reach n²σ²; independent ones have nσ², below twice that."""
+    assert bs.lemma_6_1(3.0, 4, 2.0, martingale=False) == 3 + 32
+    assert bs.lemma_6_1(3.0, 4, 2.0, martingale=True) == 6 + 16
+    rng = random.Random(1)
+    draws = [sum(rng.gauss(0.5, 1) for _ in range(4)) ** 2 for _ in range(4000)]
+    assert sum(draws) / 4000 <= bs.lemma_6_1(4.0, 4, 1.0, martingale=True)
+
+
+def test_the_a_of_equation_10():
+    c = bs.Constants(a=0.01, b=0.5, alpha=0.2, beta=1.0, tau1=0.5, tau2=2.0)
+    s = bs.Steps(K=2, eta_l=0.004, eta_g=0.9)  # η̃ = 0.0072
+    by_hand = 0.0072 * ((0.5 - 0.04) / 4 - 0.02 - 2.04 * 4 * 4 * 16e-6 - 0.5 * 4 * 0.0072)
+    assert bs.contraction(c, s) == pytest.approx(by_hand)
+    assert bs.deterministic(c, s, gap_0=1.0, r=1).holds
+    assert bs.contraction(c, s) >= 0.25 * 0.0072 / 8

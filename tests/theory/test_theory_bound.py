@@ -13,7 +13,7 @@ from fedkeel.theory import Bound, table
 from fedkeel.theory.bound import assemble, choose, printed, vacuous
 from fedkeel.theory.checks import count, finite, nonnegative, positive
 from fedkeel.theory.conditions import Condition, above, at_least, at_most, below
-from fedkeel.theory.numeric import decay, exp, expm1, geometric, power, ratio
+from fedkeel.theory.numeric import decay, exp, expm1, geometric, harmonic, power, ratio
 
 
 def test_a_condition_says_by_how_much_it_is_missed():
@@ -22,6 +22,13 @@ def test_a_condition_says_by_how_much_it_is_missed():
     assert missed.factor == pytest.approx(3)
     assert missed.verdict == "violated by a factor 3"
     assert str(at_most("η ≤ 1/L", 0.1, 0.3, "why")).startswith("η ≤ 1/L: holds (0.1 against 0.3; why)")
+
+
+def test_a_near_miss_is_not_a_factor_of_one():
+    assert str(below("N < C", 10, 10)) == "N < C: violated, equal is not enough (10 against 10)"
+    assert at_most("", 1.0004, 1).verdict == "violated by 0.04 %"
+    assert at_most("", 1.02, 1).verdict == "violated by a factor 1.02"
+    assert above("", -1, 0).verdict == "violated"
 
 
 @pytest.mark.parametrize(
@@ -129,8 +136,13 @@ def test_arithmetic_overflows_to_infinity():
     assert geometric(2.0, 0.5, 3) == 0.5
 
 
+def test_harmonic_numbers():
+    assert (harmonic(0), harmonic(1), harmonic(4)) == (0, 1, pytest.approx(25 / 12))
+    assert harmonic(1000) == pytest.approx(math.fsum(1 / k for k in range(1, 1001)), rel=1e-14)
+
+
 def test_theory_imports_nothing_but_the_standard_library_and_itself():
-    allowed = {"__future__", "math", "dataclasses", "typing", "collections"}
+    allowed = {"__future__", "math", "cmath", "dataclasses", "typing", "collections"}
     for path in Path(fedkeel.theory.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []

@@ -3,11 +3,14 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from simulated import one_hessian, run
 
-from fedkeel.theory.fedinit import Run, Sampling, poster
+import fedkeel as fk
+from fedkeel.theory.fedinit import RelaxedRun, Sampling, poster
 
 
 def upto(largest: float) -> st.SearchStrategy[float]:
@@ -15,7 +18,7 @@ def upto(largest: float) -> st.SearchStrategy[float]:
     return st.just(0.0) | st.floats(1e-9, largest)
 
 
-RUN = Run(beta=0.05, eta=0.01, K=5, N=10, C=100, T=100, L=2.0, D=3.0)
+RUN = RelaxedRun(beta=0.05, eta=0.01, K=5, N=10, C=100, T=100, L=2.0, D=3.0)
 H = poster.Heterogeneity(lam=0.25, kappa_1=2.0, kappa_2=3.0, G2=0.5, sigma_l2=4.0)
 FORMS = ["as_printed", "repaired"]
 
@@ -54,15 +57,21 @@ def test_stability_has_a_limit_at_beta_zero():
 def test_stability_says_why_it_is_infinite():
     args = {"L": 2.0, "U": 4.0, "sigma_l": 1.0, "C_delta": 9.0}
     flat = poster.stability(replace(S, L_G=0.0), beta=0.1, **args)
-    assert (flat.value, flat.violated[0].name) == (math.inf, "L_G > 0")
+    assert (flat.value, flat.violated[-1].name) == (math.inf, "L_G > 0")
     far = poster.stability(S, beta=-1.0, **args)
-    assert (far.value, far.violated[0].name) == (math.inf, "β > −1")
+    assert (far.value, far.violated[-1].name) == (math.inf, "β > −1")
 
 
 def test_stability_rate_in_both_forms():
     # cL = 1, q = ½: printed 1/5 + (2/8)^½; repaired √16/5 + √2/√8
     assert poster.stability_rate(S=5, K=2, T=8, c=0.5, L=2.0, form="as_printed") == pytest.approx(0.7)
     assert poster.stability_rate(S=5, K=2, T=8, c=0.5, L=2.0) == pytest.approx(0.8 + 0.5)
+
+
+def test_bounds_with_undefined_constants_are_not_called_guaranteed():
+    assert (
+        poster.gradient_norm(RUN, H).guaranteed == poster.suboptimality(RUN, H, mu=0.4).guaranteed == math.inf
+    )
 
 
 def test_costs():
@@ -96,3 +105,35 @@ def test_the_cost_table_is_the_posters():
         "FedAvg": (1, 1, 1), "FedAdam": (1, 1, 1), "FedSAM": (1, 2, 2), "SCAFFOLD": (2, 1, 3),
         "FedDyn": (1, 1, 3), "FedCM": (2, 1, 2), "FedInit": (1, 1, 1),
     }  # fmt: skip
+
+
+def test_the_posters_unbiased_start():
+    """(1/N)Σ w_{i,0} = w holds when all take part; a cohort of stale copies starts up to |β|√Δ away."""
+    some = replace(RUN, N=1, C=2)
+    assert poster.start_bias(some, delta=4.0).value == pytest.approx(0.05 * 2)
+    claimed = poster.start_bias(some, delta=4.0, form="as_printed")
+    assert (claimed.value, claimed.guaranteed) == (0, math.inf)
+    assert poster.start_bias(replace(RUN, N=100), delta=4.0).guaranteed == 0
+    assert poster.start_bias(replace(some, beta=0.0), delta=4.0, form="as_printed").guaranteed == 0
+
+
+def test_the_mean_start_of_a_run_is_biased_under_partial_participation():
+    rng = np.random.default_rng(0)
+    problem = one_hessian(rng, C=4, d=2)
+    work, beta = fk.Work(steps=2, lr=0.1), 0.3
+    for cohort in (4, 2):
+        trace = run(problem, fk.FedInit(beta), rounds=6, cohort=cohort, work=work)
+        for t in range(1, 6):
+            last = np.array([last_end(trace, t, i, problem.start) for i in range(4)])
+            x = trace.models[t]
+            starts = beta * (x - last)
+            bias = float(np.linalg.norm(starts.mean(axis=0)))
+            delta = float(((last - x) ** 2).sum(axis=1).mean())
+            state = replace(RUN, beta=beta, N=cohort, C=4)
+            assert bias <= poster.start_bias(state, delta=delta).guaranteed + 1e-12
+        assert (bias > 1e-3) == (cohort < 4)
+
+
+def last_end(trace, t, i, start):
+    memory = trace.memories[t - 1].get(i)
+    return start if memory is None else memory.last.numpy()

@@ -55,10 +55,13 @@ def test_kappa_and_kappa_0_solve_the_three_inequalities(n):
 
 
 def test_d_t_by_hand():
-    bound = rt.suboptimality([1.0, 2.0, 3.0, 6.0], L=1.0, alpha=50.0, Phi_0=3.0)
+    bound = rt.suboptimality([1.0, 2.0, 3.0, 6.0], L=1.0, alpha=50.0, Phi_0=3.0, residual=0.0)
     zeta, eta = 1.02 * 3 * 2475 / 48, 0.01 + 1 / 5000
     assert bound.value == pytest.approx((zeta + eta * 12) / 4)
     assert bound.holds
+    for residual in (None, 1e-3):  # the proof takes exact local minimisers
+        rough = rt.suboptimality([1.0], L=1.0, alpha=50.0, Phi_0=3.0, residual=residual)
+        assert [c.name for c in rough.violated] == ["clients minimise their regularised loss"]
 
 
 def test_practical_alphas_violate_the_condition():

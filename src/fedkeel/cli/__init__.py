@@ -1,4 +1,4 @@
-"""The command line. Heavy modules are imported inside the commands, so that `--help` is quick."""
+"""The command line. A command's module is imported when the command is called."""
 
 from fedkeel.cli.app import app, main
 

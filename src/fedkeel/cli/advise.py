@@ -1,4 +1,4 @@
-"""`fedkeel advise`: measure the constants of a run and say what the theorems make of it."""
+"""`fedkeel advise`: measure the constants of a run and report what the theorems guarantee."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedkeel.cli import options as opt
-from fedkeel.cli.advise_page import Page, Seen, as_json_value, print_page
+from fedkeel.cli.advise_page import AdvicePage, MeasuredStability, as_json_value, print_page
 from fedkeel.cli.constants import measure
 from fedkeel.errors import ConfigError
+from fedkeel.experiments.experiment import Experiment
 
 if TYPE_CHECKING:
-    from fedkeel.experiments.experiment import Experiment
     from fedkeel.studies.constants import Findings
-    from fedkeel.theory.advice import Given
+    from fedkeel.theory.advice import AdviceInputs
 
 _EXAMPLES = """[bold]Examples[/]
 
@@ -36,22 +36,9 @@ def register(app: typer.Typer) -> None:
     app.command(epilog=_EXAMPLES)(advise)
 
 
+@opt.takes_experiment(file_argument=True)
 def advise(
-    file: opt.FileArgument = None,
-    method: opt.PilotMethod = None,
-    data: opt.Data = None,
-    split: opt.Split = None,
-    clients: opt.Clients = None,
-    model: opt.Model = None,
-    epochs: opt.Epochs = None,
-    steps: opt.Steps = None,
-    batch_size: opt.BatchSize = None,
-    lr: opt.Rate = None,
-    weight_decay: opt.WeightDecay = None,
-    rounds: opt.Rounds = None,
-    cohort: opt.Cohort = None,
-    seed: opt.Seed = None,
-    settings: opt.Settings = None,
+    experiment: Experiment,
     epsilon: Annotated[
         float | None,
         typer.Option(help="Loss to reach; by default a tenth of the first.", rich_help_panel=_ASKED),
@@ -66,7 +53,7 @@ def advise(
     stability: Annotated[
         Path | None,
         typer.Option(
-            help="Measured discrepancies by method (JSON), to stand beside the bounds.",
+            help="Measured discrepancies by method (JSON), shown beside the bounds.",
             rich_help_panel=_ASKED,
         ),
     ] = None,
@@ -77,18 +64,17 @@ def advise(
     out: opt.PilotOut = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Say what theory says of a run: constants, safe rates, rounds to a target, conditions, limits of it all.
+    """Report what theory says about a run: constants, safe rates, rounds to a target, conditions, caveats.
 
     A short pilot is trained and measured. The page prints each theorem's conditions as
     "holds" or "violated by a factor …".
     """
-    experiment = opt.experiment(file, settings, locals())
     _check(epsilon, beta, alpha)
     measured = read_stability(stability)
     effort = {"rounds": pilot_rounds, "points": points, "clients": look_at, "samples": samples}
     found = measure(experiment, effort, out, quiet=as_json)
-    asked = _given(experiment, found, epsilon=epsilon, beta=beta, alpha=alpha)
-    page = Page.of(experiment, found, asked, measured)
+    asked = _inputs(experiment, found, epsilon=epsilon, beta=beta, alpha=alpha)
+    page = AdvicePage.of(experiment, found, asked, measured)
     if as_json:
         print(json.dumps(as_json_value(page), ensure_ascii=False, indent=2, allow_nan=False))
     else:
@@ -98,7 +84,7 @@ def advise(
 
 
 def _check(epsilon: float | None, beta: float | None, alpha: float) -> None:
-    """Refuse what no theorem could use before the pilot is played."""
+    """Refuse what no theorem could use before the pilot runs."""
     if epsilon is not None and not 0 < epsilon < math.inf:
         raise ConfigError(f"--epsilon {epsilon:g}: give a loss above 0")
     if beta is not None and not -1 < beta < 1:
@@ -107,7 +93,7 @@ def _check(epsilon: float | None, beta: float | None, alpha: float) -> None:
         raise ConfigError(f"--alpha {alpha:g}: give a number above 0")
 
 
-def read_stability(path: Path | None) -> dict[str, Seen]:
+def read_stability(path: Path | None) -> dict[str, MeasuredStability]:
     """Read measured discrepancies by method, as {"FedAvg": 0.12, …}, also below "methods".
 
     A value is a number (after as many rounds as the run has), a curve over rounds from 0 on, or a table with
@@ -117,7 +103,7 @@ def read_stability(path: Path | None) -> dict[str, Seen]:
         return {}
     try:
         table = json.loads(path.read_text())
-        return {str(name): _seen(entry) for name, entry in table.get("methods", table).items()}
+        return {str(name): _measured_stability(entry) for name, entry in table.get("methods", table).items()}
     except FileNotFoundError:
         raise ConfigError(f"--stability {path}: there is no such file") from None
     except (OSError, ValueError, TypeError, AttributeError, KeyError, IndexError) as problem:
@@ -126,28 +112,28 @@ def read_stability(path: Path | None) -> dict[str, Seen]:
         ) from None
 
 
-def _seen(entry: Any) -> Seen:
+def _measured_stability(entry: Any) -> MeasuredStability:
     if isinstance(entry, dict):
         entry = entry["discrepancy"] if "discrepancy" in entry else entry["mean"]
     value = float(entry[-1] if isinstance(entry, list) else entry)
     if not (math.isfinite(value) and value >= 0):
         raise ValueError(f"a discrepancy of {value}")
-    return Seen(value, max(1, len(entry) - 1) if isinstance(entry, list) else None)
+    return MeasuredStability(value, max(1, len(entry) - 1) if isinstance(entry, list) else None)
 
 
-def _given(
+def _inputs(
     experiment: Experiment, found: Findings, *, epsilon: float | None, beta: float | None, alpha: float
-) -> Given:
+) -> AdviceInputs:
     """Put the run and its constants together; what a calculator refuses is an error of the settings."""
-    from fedkeel.theory.advice import Given  # noqa: PLC0415
+    from fedkeel.theory.advice import AdviceInputs  # noqa: PLC0415
     from fedkeel.theory.beyond_smoothness import Steps  # noqa: PLC0415
 
-    server, relaxation = _knobs(experiment)
+    server, relaxation = _parameters(experiment)
     chosen = relaxation if beta is None else beta
     inter = (found["interpolation_a"], found["interpolation_b"])
     usable = all(math.isfinite(x) and x > 0 for x in inter)
     try:
-        return Given(
+        return AdviceInputs(
             **{name: found[name] for name in ("L", "L_G", "sigma_l2", "sigma_g2", "Phi", "U")},
             D=found.estimates["D"].high,  # f* is below the best of a short pilot
             gap_0=found.start_loss,
@@ -163,14 +149,26 @@ def _given(
             eta_g=server,
             beta=0.1 if chosen is None else chosen,
             epsilon=found.start_loss / 10 if epsilon is None else epsilon,
+            mu=found["mu"] if found["mu"] > 0 else None,
             dropped=None if found.along is None or relaxation is None else relaxation * found.along,
+            dropped_largest=_largest_dropped(found, relaxation),
+            B=min(experiment.work.batch_size or found.samples, found.samples),
+            sample_gradient=found["sample_gradient"],
+            sample_spread=found["sample_spread"],
             dyn_alpha=alpha,
         )
     except ValueError as problem:
         raise ConfigError(f"the theorems cannot take these constants: {problem}") from None
 
 
-def _knobs(experiment: Experiment) -> tuple[float, float | None]:
+def _largest_dropped(found: Findings, relaxation: float | None) -> float | None:
+    """Return the largest β⟨∇f, x − mean w_i⟩ of the pilot's models, None where it was not measured."""
+    if relaxation is None or not found.along_each:
+        return None
+    return max(relaxation * along for along in found.along_each)
+
+
+def _parameters(experiment: Experiment) -> tuple[float, float | None]:
     """Return the server's step of FedAvg-like methods, and β where the method is relaxed."""
     from fedkeel.methods import SCAFFOLD, FedAvg, Relaxed  # noqa: PLC0415
     from fedkeel.methods.stages import as_stages  # noqa: PLC0415

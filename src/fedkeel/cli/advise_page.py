@@ -13,17 +13,17 @@ from fedkeel.cli.display import console, plain_table
 if TYPE_CHECKING:
     from fedkeel.experiments.experiment import Experiment
     from fedkeel.studies.constants import Findings
-    from fedkeel.theory.advice import Given, Limit, Prospect, Verdict
+    from fedkeel.theory.advice import AdviceInputs, Limit, PredictedRounds, TheoremCheck
 
 
-class Seen(NamedTuple):
+class MeasuredStability(NamedTuple):
     """A measured discrepancy, and after how many rounds; None: as many as the run has."""
 
     value: float
     rounds: int | None
 
 
-class Bounded(NamedTuple):
+class StabilityComparison(NamedTuple):
     """A method's stability bound after some rounds (inf: void), why it is void, and what was measured."""
 
     method: str
@@ -33,114 +33,132 @@ class Bounded(NamedTuple):
     measured: float | None
 
 
-class Page(NamedTuple):
-    """Everything the adviser has to say."""
+class AdvicePage(NamedTuple):
+    """Everything on the page."""
 
     title: str
     found: Findings
-    given: Given
+    inputs: AdviceInputs
     local: tuple[Limit, ...]
     globally: tuple[Limit, ...]
-    own: Prospect
-    best: Prospect
+    own: PredictedRounds
+    best: PredictedRounds
     betas: tuple[Limit, ...]
-    verdicts: tuple[Verdict, ...]
-    stability: tuple[Bounded, ...]
-    partings: tuple[str, ...]
+    theorem_checks: tuple[TheoremCheck, ...]
+    stability: tuple[StabilityComparison, ...]
+    caveats: tuple[str, ...]
 
     @classmethod
-    def of(cls, experiment: Experiment, found: Findings, given: Given, measured: dict[str, Seen]) -> Page:
-        """Ask every calculator."""
+    def of(
+        cls,
+        experiment: Experiment,
+        found: Findings,
+        inputs: AdviceInputs,
+        measured: dict[str, MeasuredStability],
+    ) -> AdvicePage:
+        """Evaluate every theorem."""
         from fedkeel.theory import advice  # noqa: PLC0415  heavy
 
         title = (
-            f"{experiment.method} on {experiment.data.name}: K = {given.K} local steps of {given.eta_l:g}, "
-            f"{given.N} of {given.C} clients, T = {given.T} rounds; pilot of {found.pilot_rounds} rounds, "
+            f"{experiment.method} on {experiment.data.name}: K = {inputs.K} local steps of {inputs.eta_l:g}, "
+            f"{inputs.N} of {inputs.C} clients, T = {inputs.T} rounds; pilot of {found.pilot_rounds} rounds, "
             f"seed {experiment.seed}"
         )
         return cls(
             title,
             found,
-            given,
-            advice.local_limits(given),
-            advice.global_limits(given),
-            advice.as_run(given),
-            advice.best_steps(given),
-            advice.beta_limits(given),
-            advice.verdicts(given),
-            _stability(given, measured),
-            advice.partings(given),
+            inputs,
+            advice.local_limits(inputs),
+            advice.global_limits(inputs),
+            advice.as_run(inputs),
+            advice.best_steps(inputs),
+            advice.beta_limits(inputs),
+            advice.theorem_checks(inputs),
+            _stability(inputs, measured),
+            advice.caveats(inputs),
         )
 
 
-def _stability(given: Given, measured: dict[str, Seen]) -> tuple[Bounded, ...]:
-    """Stand what was measured beside Table 1, after as many rounds; methods without a row come last."""
+def _stability(
+    inputs: AdviceInputs, measured: dict[str, MeasuredStability]
+) -> tuple[StabilityComparison, ...]:
+    """Put what was measured beside Table 1, at equal rounds; methods without a row come last."""
     from fedkeel.theory.fedsagd import table_1  # noqa: PLC0415
 
-    run = given.stability_run
-    left = {name.partition("(")[0].strip().lower(): (name, seen) for name, seen in measured.items()}
+    run = inputs.stability_run
+    left = {
+        name.partition("(")[0].strip().lower(): (name, measurement) for name, measurement in measured.items()
+    }
     rows = []
-    for place, row in enumerate(table_1(run)):
-        _, seen = left.pop(row.method.lower(), ("", None))
-        rounds = given.T if seen is None or seen.rounds is None else seen.rounds
-        bound = table_1(replace(run, T=rounds))[place].over_rounds
+    for index, row in enumerate(table_1(run)):
+        _, measurement = left.pop(row.method.lower(), ("", None))
+        rounds = inputs.T if measurement is None or measurement.rounds is None else measurement.rounds
+        bound = table_1(replace(run, T=rounds))[index].over_rounds
         reason = "; ".join(f"{c.name} is {c.verdict}" for c in bound.violated)
         rows.append(
-            Bounded(row.method, rounds, bound.guaranteed, reason, None if seen is None else seen.value)
+            StabilityComparison(
+                row.method,
+                rounds,
+                bound.guaranteed,
+                reason,
+                None if measurement is None else measurement.value,
+            )
         )
     for name, (value, after) in left.values():
-        rows.append(Bounded(name, after or given.T, math.inf, "not in Table 1", value))
+        rows.append(StabilityComparison(name, after or inputs.T, math.inf, "not in Table 1", value))
     return tuple(rows)
 
 
-def print_page(page: Page) -> None:
+def print_page(page: AdvicePage) -> None:
     """Print the page."""
     screen = console()
 
-    def say(text: str = "") -> None:
+    def line(text: str = "") -> None:
         screen.print(text, markup=False, soft_wrap=True)
 
-    def head(text: str) -> None:
-        say()
+    def heading(text: str) -> None:
+        line()
         screen.print(text, style="bold", markup=False, soft_wrap=True)
 
-    say(page.title)
-    head("Constants, along and around the pilot")
+    line(page.title)
+    heading("Constants, along and around the pilot")
     print_constants(page.found)
-    head(f"Largest safe local rate (yours: η_l = {page.given.eta_l:g})")
+    heading(f"Largest safe local rate (yours: η_l = {page.inputs.eta_l:g})")
     screen.print(_limits(page.local))
-    head(f"Largest safe global rate (yours: η_g = {page.given.eta_g:g})")
+    heading(f"Largest safe global rate (yours: η_g = {page.inputs.eta_g:g})")
     screen.print(_limits(page.globally))
-    head(f"Rounds to a loss of ε = {page.given.epsilon:.3g} (Corollary 4.8, repaired)")
-    say(f"with your steps:      {_prospect(page.own)}")
-    say(f"with the best steps:  {_prospect(page.best)}")
-    head(f"Range of β for relaxed initialisation (asked: β = {page.given.beta:g})")
+    heading(f"Rounds to a loss of ε = {page.inputs.epsilon:.3g} (Corollary 4.8, repaired)")
+    line(f"with your steps:      {_predicted(page.own)}")
+    line(f"with the best steps:  {_predicted(page.best)}")
+    heading(f"Range of β for relaxed initialisation (asked: β = {page.inputs.beta:g})")
     screen.print(_limits(page.betas))
-    head("Conditions")
-    for line in _conditions(page.verdicts):
-        say(line)
-    head(f"Stability: ‖x_T − x_T'‖ with one client replaced, Θ = {page.given.theta:.3g} (FedSAGD, Table 1)")
+    heading("Conditions")
+    for text in _conditions(page.theorem_checks):
+        line(text)
+    heading(
+        f"Stability: ‖x_T − x_T'‖ with one client replaced, Θ = {page.inputs.theta:.3g} (FedSAGD, Table 1)"
+    )
     screen.print(_bounds_table(page.stability))
-    head("Where theory and practice part company")
-    for sentence in page.partings:
-        say(f"- {sentence}")
+    heading("Where theory and practice differ")
+    for sentence in page.caveats:
+        line(f"- {sentence}")
 
 
-def as_json_value(page: Page) -> dict[str, Any]:
-    """Return the page for JSON; null stands for infinity."""
-    given = page.given
+def as_json_value(page: AdvicePage) -> dict[str, Any]:
+    """Return the page for JSON; null means infinity."""
+    inputs = page.inputs
     return {
         "run": {
             **{
-                key: getattr(given, key)
+                key: getattr(inputs, key)
                 for key in ("K", "N", "C", "S", "T", "eta_l", "eta_g", "beta", "epsilon")
             },
-            "theta": given.theta,
+            "theta": inputs.theta,
         },
         **page.found.as_dict(),
         "local_rate": [_limit_dict(one) for one in page.local],
         "global_rate": [_limit_dict(one) for one in page.globally],
-        "rounds": {"own_steps": _prospect_dict(page.own), "best_steps": _prospect_dict(page.best)},
+        "rounds": {"own_steps": _predicted_dict(page.own), "best_steps": _predicted_dict(page.best)},
         "beta_range": [_limit_dict(one) for one in page.betas],
         "conditions": [
             {
@@ -158,10 +176,10 @@ def as_json_value(page: Page) -> dict[str, Any]:
                     for c in one.conditions
                 ],
             }
-            for one in page.verdicts
+            for one in page.theorem_checks
         ],
         "stability": [{**one._asdict(), "bound": _finite(one.bound)} for one in page.stability],
-        "partings": list(page.partings),
+        "caveats": list(page.caveats),
     }
 
 
@@ -174,33 +192,33 @@ def _limits(limits: tuple[Limit, ...]) -> Any:
     return table
 
 
-def _prospect(one: Prospect) -> str:
+def _predicted(one: PredictedRounds) -> str:
     if one.steps is None or not one.reachable:
         return f"nothing is promised: {one.reason}"
     steps = f"η_l = {one.steps.eta_l:.3g}, η_g = {one.steps.eta_g:.3g}"
     return f"{max(0, math.ceil(one.rounds)):,} rounds, {steps}, floor {number(one.floor)}"
 
 
-def _headline(verdict: Verdict) -> str:
-    value = "" if math.isinf(verdict.value) else f" ≤ {number(verdict.value)}"
-    state = "all conditions hold" if verdict.holds else "void here" if not value else "not guaranteed here"
-    return f"{verdict.theorem}, {verdict.bounds}{value}: {state}"
+def _headline(check: TheoremCheck) -> str:
+    value = "" if math.isinf(check.value) else f" ≤ {number(check.value)}"
+    state = "all conditions hold" if check.holds else "void here" if not value else "not guaranteed here"
+    return f"{check.theorem}, {check.bounds}{value}: {state}"
 
 
-def _conditions(verdicts: tuple[Verdict, ...]) -> Iterator[str]:
-    """Yield the lines of all theorems; what several ask for is told once."""
-    told: set[str] = set()
-    for verdict in verdicts:
-        yield _headline(verdict)
-        lines = [str(condition) for condition in verdict.conditions]
-        yield from (f"  {line}" for line in lines if line not in told)
-        again = sum(line in told for line in lines)
+def _conditions(theorem_checks: tuple[TheoremCheck, ...]) -> Iterator[str]:
+    """Yield the lines of all theorems; what several ask for is listed once."""
+    printed: set[str] = set()
+    for check in theorem_checks:
+        yield _headline(check)
+        lines = [str(condition) for condition in check.conditions]
+        yield from (f"  {line}" for line in lines if line not in printed)
+        again = sum(line in printed for line in lines)
         if again:
-            yield f"  and {again} conditions told above"
-        told |= set(lines)
+            yield f"  and {again} conditions listed above"
+        printed |= set(lines)
 
 
-def _bounds_table(rows: tuple[Bounded, ...]) -> Any:
+def _bounds_table(rows: tuple[StabilityComparison, ...]) -> Any:
     shown = [
         (
             row.method,
@@ -216,7 +234,7 @@ def _bounds_table(rows: tuple[Bounded, ...]) -> Any:
     return table
 
 
-def _compared(row: Bounded) -> str:
+def _compared(row: StabilityComparison) -> str:
     if row.measured is None or row.measured == 0:
         return ""
     return f"bound is {row.bound / row.measured:.3g} times what was measured"
@@ -230,7 +248,7 @@ def _limit_dict(one: Limit) -> dict[str, Any]:
     return {"by": one.who, "largest": one.limit, "own": one.own, "verdict": one.verdict, "why": one.why}
 
 
-def _prospect_dict(one: Prospect) -> dict[str, Any]:
+def _predicted_dict(one: PredictedRounds) -> dict[str, Any]:
     return {
         "rounds": _finite(one.rounds),
         "eta_l": None if one.steps is None else one.steps.eta_l,

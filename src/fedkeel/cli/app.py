@@ -7,19 +7,98 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from fedkeel.cli import advise, bounds, compare, costs, run, search, show, split, study
 from fedkeel.errors import FedkeelError
+from fedkeel.version import __version__
 
 _DEBUG = "--debug"
+# name: module of `fedkeel.cli`, and the first line of the command's help, shown without importing the module
+COMMANDS = {
+    "demo": (
+        "compare",
+        "See a result in a minute: three methods × three seeds on digits, on clients that differ strongly.",
+    ),
+    "compare": (
+        "compare",
+        "Compare methods over seeds: a table, a verdict with its confidence interval, a page with curves.",
+    ),
+    "run": ("run", "Train one method; options change what the file says, and --set changes anything."),
+    "resume": (
+        "run",
+        "Go on with a run or a comparison that was stopped; the result is as if it never had been.",
+    ),
+    "runs": ("show", "List the runs below a directory: how far they are and how well they do."),
+    "show": (
+        "show",
+        "Show a run: its settings, its curve, what it cost. Of a comparison: its table and verdict.",
+    ),
+    "methods": (
+        "methods",
+        "List the methods: the idea, what is sent in units of the model, and the parameters.",
+    ),
+    "explain": (
+        "methods",
+        "Print a method as equations, read off its code, with what it sends, keeps and costs.",
+    ),
+    "split": ("split", "Draw a split: clients across, classes down, darker for more samples."),
+    "advise": (
+        "advise",
+        "Report what theory says about a run: constants, safe rates, rounds to a target, conditions, "
+        "caveats.",
+    ),
+    "bounds": (
+        "bounds",
+        "Tabulate and plot bounds against T, K, N or β, as printed and repaired, for chosen constants.",
+    ),
+    "costs": (
+        "costs",
+        "Count what methods cost in short real runs, beside what the papers print; say where they differ.",
+    ),
+    "study": ("study", "Diagnostics that need runs of their own."),
+    "sweep": (
+        "search",
+        "Run one setting over several values and seeds, in parallel; a table, the best setting, a plot.",
+    ),
+    "tune": (
+        "search",
+        "Search settings for the best final accuracy with Optuna; hopeless trials are pruned by rounds.",
+    ),
+}
 
 
-class Group(TyperGroup):
-    """Turns fedkeel's errors into a message and an exit code; takes `--debug` anywhere on the line."""
+@cache
+def load_command(name: str) -> Any:
+    """Import the module of a command and return the command."""
+    module = import_module(f"fedkeel.cli.{COMMANDS[name][0]}")
+    commands = typer.Typer(rich_markup_mode="rich")
+    module.register(commands)
+    return typer.main.get_group(commands).commands[name]
+
+
+class CommandGroup(TyperGroup):
+    """Imports a command when it is called; turns fedkeel's errors into a message and an exit code.
+
+    `--debug` may stand anywhere on the line.
+    """
+
+    def __init__(self, **attributes: Any) -> None:
+        listed = {name: TyperCommand(name, help=summary) for name, (_, summary) in COMMANDS.items()}
+        super().__init__(**{**attributes, "commands": listed})
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command, imported."""
+        return load_command(cmd_name) if cmd_name in COMMANDS else None
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help with the list of commands, none of them imported."""
+        shared = {name: getattr(self, name) for name in ("params", "help", "epilog", "rich_markup_mode")}
+        TyperGroup(name=self.name, commands=dict(self.commands), **shared).format_help(ctx, formatter)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Move `--debug` to the front."""
@@ -38,11 +117,13 @@ class Group(TyperGroup):
                 prefix = "" if problem.exit_code == 130 else "error: "
                 print(f"{prefix}{problem}", file=sys.stderr)
                 raise typer.Exit(problem.exit_code) from None
+            except KeyboardInterrupt:
+                raise typer.Exit(130) from None
 
 
 app = typer.Typer(
     name="fedkeel",
-    cls=Group,
+    cls=CommandGroup,
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -50,14 +131,10 @@ app = typer.Typer(
     epilog="Exit codes: 0 done, 2 bad configuration, 3 data, 4 diverged, 5 too few clients answered, "
     "6 storage, 130 stopped.\n\n[bold]Start with:[/] fedkeel demo",
 )
-for commands in (compare, run, show, split, advise, bounds, costs, study, search):
-    commands.register(app)
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from fedkeel import __version__  # noqa: PLC0415  heavy
-
         print(f"fedkeel {__version__}")
         raise typer.Exit
 

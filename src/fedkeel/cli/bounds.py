@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedkeel.cli import options as opt
-from fedkeel.cli.bounds_page import Curve, make_page, spark
+from fedkeel.cli.bounds_page import BoundCurve, make_page, spark
 from fedkeel.cli.display import console, plain_table
 from fedkeel.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
-    from fedkeel.theory.catalogue import Entry, Knobs
+    from fedkeel.theory.catalogue import BoundParameters, CatalogueEntry
 
 _EXAMPLES = """[bold]Examples[/]
 
@@ -61,7 +61,7 @@ def bounds(
     html: Annotated[Path | None, typer.Option(help="Also write a page with the curves.")] = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Tabulate and plot bounds against T, K, N or β, as printed and repaired, for given constants.
+    """Tabulate and plot bounds against T, K, N or β, as printed and repaired, for chosen constants.
 
     A number in parentheses is the formula's where a condition is violated; a dash: the formula breaks down.
     """
@@ -70,30 +70,32 @@ def bounds(
     if not names:
         _list(as_json=as_json)
         return
-    knobs = _knobs(constants, settings)
-    grid = _grid(over, values, knobs)
+    parameters = _parameters(constants, settings)
+    grid = _grid(over, values, parameters)
     forms = _FORMS.get(form)
     if forms is None:
         raise ConfigError(f"--form {form!r}: {did_you_mean(form, _FORMS)}")
     entries = {name: CATALOGUE[name] for name in _chosen(names)}
-    curves = [_curve(name, entry, one, over, grid, knobs) for name, entry in entries.items() for one in forms]
+    curves = [
+        _curve(name, entry, one, over, grid, parameters) for name, entry in entries.items() for one in forms
+    ]
     curves = _without_twins(curves)
     _refuse_void(curves, over)
     if html is not None:
-        _write(html, curves, over, entries, knobs)
+        _write(html, curves, over, entries, parameters)
     if as_json:
-        print(json.dumps(_json(curves, over, knobs), ensure_ascii=False, indent=2, allow_nan=False))
+        print(json.dumps(_json(curves, over, parameters), ensure_ascii=False, indent=2, allow_nan=False))
     else:
         _print(curves, over, entries, html)
 
 
 def _list(*, as_json: bool) -> None:
-    from fedkeel.theory.catalogue import CATALOGUE, Knobs  # noqa: PLC0415
+    from fedkeel.theory.catalogue import CATALOGUE, BoundParameters  # noqa: PLC0415
 
-    knobs = dataclasses.asdict(Knobs())
+    parameters = dataclasses.asdict(BoundParameters())
     if as_json:
         listed = {name: {"what": one.what, "over": one.depends} for name, one in CATALOGUE.items()}
-        print(json.dumps({"bounds": listed, "constants": knobs}, ensure_ascii=False, indent=2))
+        print(json.dumps({"bounds": listed, "constants": parameters}, ensure_ascii=False, indent=2))
         return
     table = plain_table(
         ("bound", "over", "what"), [(n, ", ".join(e.depends), e.what) for n, e in CATALOGUE.items()]
@@ -102,8 +104,8 @@ def _list(*, as_json: bool) -> None:
         column.justify = "left"
     screen = console()
     screen.print(table)
-    shown = ", ".join(f"{name}={value:g}" for name, value in knobs.items())
-    screen.print(f"\nstability stands for all of stability-…\nConstants (--set): {shown}", markup=False)
+    shown = ", ".join(f"{name}={value:g}" for name, value in parameters.items())
+    screen.print(f"\nstability means all of stability-…\nConstants (--set): {shown}", markup=False)
 
 
 def _chosen(names: list[str]) -> list[str]:
@@ -118,19 +120,19 @@ def _chosen(names: list[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _knobs(file: Path | None, settings: list[str] | None) -> Knobs:
+def _parameters(file: Path | None, settings: list[str] | None) -> BoundParameters:
     """Return the constants: the defaults, those of a file, those given one by one."""
-    from fedkeel.theory.catalogue import Knobs  # noqa: PLC0415
+    from fedkeel.theory.catalogue import BoundParameters  # noqa: PLC0415
 
-    known = [field.name for field in dataclasses.fields(Knobs)]
-    given: dict[str, float] = {} if file is None else _from_advice(file)
+    known = [field.name for field in dataclasses.fields(BoundParameters)]
+    values: dict[str, float] = {} if file is None else _from_advice(file)
     for setting in settings or []:
         name, equals, text = setting.partition("=")
         if not equals or name not in known:
             wrong = f"--set {setting!r}"
             raise ConfigError(f"{wrong}: write NAME=NUMBER; {did_you_mean(name, known)}")
-        given[name] = _number(name, text)
-    return Knobs(**{name: int(x) if name in _WHOLE else x for name, x in given.items()})  # type: ignore[arg-type]
+        values[name] = _number(name, text)
+    return BoundParameters(**{name: int(x) if name in _WHOLE else x for name, x in values.items()})  # type: ignore[arg-type]
 
 
 def _from_advice(file: Path) -> dict[str, float]:
@@ -139,7 +141,9 @@ def _from_advice(file: Path) -> dict[str, float]:
         table = json.loads(file.read_text())
         run, found = table["run"], {name: one["value"] for name, one in table["constants"].items()}
         numbers = {name: run[name] for name in ("T", "K", "N", "C", "S", "beta", "eta_g", "epsilon", "theta")}
-        numbers |= {name: found[name] for name in ("L", "sigma_l2", "sigma_g2", "L_G", "U", "tau1", "tau2")}
+        numbers |= {
+            name: found[name] for name in ("L", "sigma_l2", "sigma_g2", "L_G", "U", "mu", "tau1", "tau2")
+        }
         numbers["D"] = table["constants"]["D"]["high"]
         numbers |= {f"semi_{name}": found[name] for name in ("a", "b", "alpha", "beta")}
         numbers |= {"a": found["interpolation_a"], "b": found["interpolation_b"]}
@@ -163,15 +167,17 @@ def _number(name: str, text: str) -> float:
     return number
 
 
-def _grid(over: str, values: str | None, knobs: Knobs) -> list[float]:
+def _grid(over: str, values: str | None, parameters: BoundParameters) -> list[float]:
     if over not in _VALUES:
         raise ConfigError(f"--over {over!r}: choose one of {', '.join(_VALUES)}")
     if values is None:
-        return [x for x in _VALUES[over] if over != "N" or x <= knobs.C]
+        return [x for x in _VALUES[over] if over != "N" or x <= parameters.C]
     return sorted({_number(over, text.strip()) for text in values.split(",")})
 
 
-def _curve(name: str, entry: Entry, form: Any, over: str, grid: list[float], knobs: Knobs) -> Curve:
+def _curve(
+    name: str, entry: CatalogueEntry, form: Any, over: str, grid: list[float], parameters: BoundParameters
+) -> BoundCurve:
     from fedkeel.theory.bound import table  # noqa: PLC0415
 
     if over not in entry.depends:
@@ -179,51 +185,53 @@ def _curve(name: str, entry: Entry, form: Any, over: str, grid: list[float], kno
 
     def at(x: float) -> Any:
         varied: dict[str, Any] = {over: int(x) if over in _WHOLE else x}
-        return entry.bound(dataclasses.replace(knobs, **varied), form)
+        return entry.bound(dataclasses.replace(parameters, **varied), form)
 
     try:
-        return Curve(name, form, table(at, over, grid))
+        return BoundCurve(name, form, table(at, over, grid))
     except ValueError as problem:
         raise ConfigError(f"{name}: {problem}") from None
 
 
-def _without_twins(curves: list[Curve]) -> list[Curve]:
+def _without_twins(curves: list[BoundCurve]) -> list[BoundCurve]:
     """Leave out a printed form that is the repaired one."""
-    found: list[Curve] = []
+    found: list[BoundCurve] = []
     for curve in curves:
         if not any(curve.name == one.name and curve.values == one.values for one in found):
             found.append(curve)
     return found
 
 
-def _refuse_void(curves: list[Curve], over: str) -> None:
-    """Say why where no bound has a number anywhere."""
+def _refuse_void(curves: list[BoundCurve], over: str) -> None:
+    """Raise the reason where no bound has a number anywhere."""
     if any(math.isfinite(value) for curve in curves for value in curve.values):
         return
     reasons = "".join(f"\n  {text}" for text in curves[0].violations(over))
     raise ConfigError(f"{curves[0].name} says nothing for any value of {over}:{reasons}")
 
 
-def _print(curves: list[Curve], over: str, entries: dict[str, Entry], html: Path | None) -> None:
+def _print(
+    curves: list[BoundCurve], over: str, entries: dict[str, CatalogueEntry], html: Path | None
+) -> None:
     screen = console()
 
-    def say(text: str) -> None:
+    def line(text: str) -> None:
         screen.print(text, markup=False, soft_wrap=True)
 
     for name, entry in entries.items():
-        say(f"{name}: {entry.what}")
-    say("")
+        line(f"{name}: {entry.what}")
+    line("")
     columns = [(over, *(f"{row.at:g}" for row in curves[0].rows))]
     columns += [(curve.label, *(_cell(row.bound) for row in curve.rows)) for curve in curves]
     lines = columns if len(curves) > _WIDE else list(zip(*columns, strict=True))
     screen.print(plain_table(lines[0], lines[1:]))
-    say("")
+    line("")
     for curve in curves:
-        say(f"{curve.label}: {spark(curve.values)}")
+        line(f"{curve.label}: {spark(curve.values)}")
         for text in curve.violations(over):
-            say(f"  {text}")
+            line(f"  {text}")
     if html is not None:
-        say(f"page: {html}")
+        line(f"page: {html}")
 
 
 def _cell(bound: Any) -> str:
@@ -232,13 +240,13 @@ def _cell(bound: Any) -> str:
     return f"{bound.value:.4g}" if bound.holds else f"({bound.value:.4g})"
 
 
-def _json(curves: list[Curve], over: str, knobs: Knobs) -> dict[str, Any]:
+def _json(curves: list[BoundCurve], over: str, parameters: BoundParameters) -> dict[str, Any]:
     def clean(record: dict[str, float | str]) -> dict[str, float | str | None]:
         return {k: None if isinstance(v, float) and math.isinf(v) else v for k, v in record.items()}
 
     return {
         "over": over,
-        "constants": dataclasses.asdict(knobs),
+        "constants": dataclasses.asdict(parameters),
         "curves": [
             {"bound": curve.name, "form": curve.form, "rows": [clean(row.record) for row in curve.rows]}
             for curve in curves
@@ -246,10 +254,16 @@ def _json(curves: list[Curve], over: str, knobs: Knobs) -> dict[str, Any]:
     }
 
 
-def _write(path: Path, curves: list[Curve], over: str, entries: dict[str, Entry], knobs: Knobs) -> None:
+def _write(
+    path: Path,
+    curves: list[BoundCurve],
+    over: str,
+    entries: dict[str, CatalogueEntry],
+    parameters: BoundParameters,
+) -> None:
     from fedkeel.files import storage_errors, write_durably  # noqa: PLC0415  heavy
 
     about = [f"{name}: {entry.what}" for name, entry in entries.items()]
-    shown = ", ".join(f"{k} = {v:g}" for k, v in dataclasses.asdict(knobs).items() if k != over)
+    shown = ", ".join(f"{k} = {v:g}" for k, v in dataclasses.asdict(parameters).items() if k != over)
     with storage_errors(path):
         write_durably(path, make_page(curves, over, about, shown).encode())

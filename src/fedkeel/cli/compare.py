@@ -11,8 +11,10 @@ import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
-from fedkeel.cli.display import Board, console, plain_table
+from fedkeel.cli.display import RunProgress, console, plain_table
 from fedkeel.errors import Diverged, Stopped, StorageError
+from fedkeel.experiments import COMPARISON_FILE
+from fedkeel.experiments.experiment import Experiment
 
 if TYPE_CHECKING:
     from fedkeel.experiments.comparison import Comparison
@@ -46,32 +48,23 @@ def register(app: typer.Typer) -> None:
 def demo(out: opt.Out = None, as_json: opt.Json = False) -> None:
     """See a result in a minute: three methods × three seeds on digits, on clients that differ strongly."""
     from fedkeel.experiments.comparison import Comparison  # noqa: PLC0415  heavy
-    from fedkeel.experiments.experiment import Experiment  # noqa: PLC0415
 
     base = Experiment().with_settings(_DEMO)
-    _go(Comparison.of(_DEMO_METHODS, 3, base), out or paths.fresh("demo"), as_json=as_json)
+    _run_comparison(Comparison.of(_DEMO_METHODS, 3, base), out or paths.fresh("demo"), as_json=as_json)
 
 
+@opt.takes_experiment(leave_out=("method", "seed"))
 def compare(
+    experiment: Experiment,
     methods: opt.Methods,
-    seeds: Annotated[int, typer.Option(min=1, help="Seeds a method: 0, 1, 2, …")] = 3,
-    file: opt.File = None,
-    data: opt.Data = None,
-    split: opt.Split = None,
-    clients: opt.Clients = None,
-    model: opt.Model = None,
-    epochs: opt.Epochs = None,
-    steps: opt.Steps = None,
-    batch_size: opt.BatchSize = None,
-    lr: opt.Rate = None,
-    weight_decay: opt.WeightDecay = None,
-    rounds: opt.Rounds = None,
-    cohort: opt.Cohort = None,
-    engine: opt.Engine = None,
-    eval_every: opt.EvalEvery = None,
-    target: opt.Target = None,
-    probes: opt.Probes = None,
-    settings: opt.Settings = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds per method: 0, 1, 2, …")] = 3,
+    measure: Annotated[
+        str,
+        typer.Option(
+            metavar="RULE",
+            help="What counts: final, last:K (mean of the last K rounds), top, or smoothed:K (FedInit's).",
+        ),
+    ] = "final",
     out: opt.Out = None,
     as_json: opt.Json = False,
 ) -> None:
@@ -80,11 +73,10 @@ def compare(
     A seed decides the split, the first model, the cohorts and the minibatches, and is shared by all methods.
     Without --target, the highest accuracy that every run reached serves.
     """
-    base = opt.experiment(file, settings, locals())
     from fedkeel.experiments.comparison import Comparison  # noqa: PLC0415  heavy
 
-    comparison = Comparison.of(methods, seeds, base)
-    _go(comparison, out or paths.fresh("compare"), as_json=as_json)
+    comparison = Comparison.of(methods, seeds, experiment, measure)
+    _run_comparison(comparison, out or paths.fresh("compare"), as_json=as_json)
 
 
 def go_on(directory: Path, rounds: int | None, *, as_json: bool) -> None:
@@ -92,15 +84,17 @@ def go_on(directory: Path, rounds: int | None, *, as_json: bool) -> None:
     from fedkeel.experiments.comparison import Comparison  # noqa: PLC0415  heavy
 
     comparison = Comparison.load(directory)
-    if rounds is not None:
-        comparison = comparison._replace(base=comparison.base.with_settings([f"rounds={rounds}"]))
-    _go(comparison, directory, as_json=as_json)
+    longer = [] if rounds is None else [f"rounds={rounds}"]
+    checked = comparison.base.with_settings(longer)
+    _run_comparison(comparison._replace(base=checked), directory, as_json=as_json)
 
 
-def _go(comparison: Comparison, out: Path, *, as_json: bool) -> None:
+def _run_comparison(comparison: Comparison, out: Path, *, as_json: bool) -> None:
+    from fedkeel.report.tables import why_diverged  # noqa: PLC0415
+
     _check_free(out)
     try:
-        trials = _play(comparison, out, quiet=as_json)
+        trials = _train_all(comparison, out, quiet=as_json)
     except Stopped as stop:
         command = f"fedkeel resume {shlex.quote(str(out))}"
         raise Stopped(f"\n{stop}\nresume with: {command}") from None
@@ -111,29 +105,30 @@ def _go(comparison: Comparison, out: Path, *, as_json: bool) -> None:
         print(json.dumps(found, ensure_ascii=False, indent=2))
     else:
         print_report(found, trials)
-    problems = [trial for trial in trials if trial.problem is not None]
+    problems = [(trial, reason) for trial in trials if (reason := why_diverged(trial)) is not None]
     if problems:
-        first = problems[0]
+        first, reason = problems[0]
         text = f"{len(problems)} of {len(trials)} runs diverged; {first.method}, seed {first.seed}: "
-        raise Diverged(text + str(first.problem), round=len(first.rows))
+        raise Diverged(text + reason, round=len(first.rows))
 
 
 def _check_free(out: Path) -> None:
     """Refuse a directory that holds something else."""
-    from fedkeel.experiments.comparison import FILE  # noqa: PLC0415  heavy
     from fedkeel.files import storage_errors  # noqa: PLC0415
 
     with storage_errors(out):
         found = sorted(path.name for path in out.iterdir()) if out.exists() else []
     strangers = [name for name in found if name != ".lock"]
-    if strangers and FILE not in strangers:
+    if strangers and COMPARISON_FILE not in strangers:
         raise StorageError(f"{out}: holds {strangers[0]} and no comparison: choose an empty or new directory")
 
 
-def _play(comparison: Comparison, out: Path, *, quiet: bool) -> list[Trial]:
-    """Play what is not played yet. What is compared is written with the first round, so that a mistake in
-    the settings leaves nothing behind."""
-    from fedkeel.report.tables import final  # noqa: PLC0415
+def _train_all(comparison: Comparison, out: Path, *, quiet: bool) -> list[Trial]:
+    """Make the runs that are not finished yet.
+
+    What is compared is written with the first round, so that a mistake in the settings leaves nothing behind.
+    """
+    from fedkeel.report.tables import final, why_diverged  # noqa: PLC0415
     from fedkeel.running.run_directory import read_rows  # noqa: PLC0415
 
     jobs = comparison.jobs(out)
@@ -145,37 +140,34 @@ def _play(comparison: Comparison, out: Path, *, quiet: bool) -> list[Trial]:
         if not saved:
             comparison.save(out)
             saved = True
-        board.row(row)
+        progress.row(row)
 
-    with Board([f"{j.method}, seed {j.seed}" for j in jobs], comparison.base.rounds, stderr=quiet) as board:
-        for place, job in enumerate(jobs):
+    names = [f"{job.method}, seed {job.seed}" for job in jobs]
+    with RunProgress(names, comparison.base.rounds, stderr=quiet) as progress:
+        for index, job in enumerate(jobs):
             kept = job.finished() is not None
-            board.begin(place, 0 if kept else len(read_rows(job.directory)))
+            progress.begin(index, 0 if kept else len(read_rows(job.directory)))
             trial = job.run(callback=on_row)
-            state = "diverged" if trial.problem else "kept from before" if kept else "done"
-            board.done[place] = len(trial.rows)
-            board.end(place, state, final(trial))
+            state = "diverged" if why_diverged(trial) else "kept from before" if kept else "done"
+            progress.end(index, state, final(trial), rounds=len(trial.rows))
             trials.append(trial)
     return sorted(trials, key=lambda trial: comparison.methods.index(trial.method))
 
 
 def report(comparison: Comparison, trials: list[Trial], out: Path) -> dict[str, Any]:
     """Return the comparison's numbers for people and programs."""
-    from fedkeel.report import judge, reachable_target, summarise  # noqa: PLC0415
+    from fedkeel.report import find_verdict, reachable_target, summarise  # noqa: PLC0415
 
     target = comparison.base.target or reachable_target(trials)
-    judgement = judge(trials)
+    verdict = find_verdict(trials, comparison.score)
     folders = {(job.method, job.seed): str(job.directory) for job in comparison.jobs(out)}
     return {
         "directory": str(out),
         "page": str(out / "page.html"),
         "command": comparison.command(),
         "target": target,
-        "methods": [line._asdict() for line in summarise(trials, target)],
-        "verdict": {
-            **judgement._asdict(),
-            "differences": [{**d._asdict(), "resolved": d.resolved} for d in judgement.differences],
-        },
+        "methods": [line._asdict() for line in summarise(trials, target, comparison.score)],
+        "verdict": verdict.as_dict(),
         "runs": [
             {
                 "method": trial.method,
@@ -192,12 +184,12 @@ def report(comparison: Comparison, trials: list[Trial], out: Path) -> dict[str, 
 
 def _write_page(comparison: Comparison, trials: list[Trial], path: Path) -> None:
     from fedkeel.files import storage_errors, write_durably  # noqa: PLC0415
-    from fedkeel.report import judge, make_page, reachable_target  # noqa: PLC0415
+    from fedkeel.report import find_verdict, make_page, reachable_target  # noqa: PLC0415
 
     text = make_page(
         f"{_listed(comparison.methods)} on {comparison.base.data.name}",
         trials,
-        judgement=judge(trials),
+        verdict=find_verdict(trials, comparison.score),
         target=comparison.base.target or reachable_target(trials),
         commands=[comparison.command(), comparison.command_of_run(comparison.methods[-1], 0)],
         settings=comparison.base.to_toml(),
@@ -209,13 +201,14 @@ def _write_page(comparison: Comparison, trials: list[Trial], path: Path) -> None
 def print_report(found: dict[str, Any], trials: list[Trial]) -> None:
     """Print the table, the verdict and where the page is."""
     from fedkeel.report import summarise  # noqa: PLC0415
-    from fedkeel.report.page import headings  # noqa: PLC0415
-    from fedkeel.report.tables import cells  # noqa: PLC0415
+    from fedkeel.report.measures import parse_measure  # noqa: PLC0415
+    from fedkeel.report.tables import cells, headings  # noqa: PLC0415
 
     screen = console()
-    target = found["target"]
+    target, measure = found["target"], parse_measure(found["verdict"]["measure"])
+    lines = [cells(line) for line in summarise(trials, target, measure)]
     screen.print()
-    screen.print(plain_table(headings(target), [cells(line) for line in summarise(trials, target)]))
+    screen.print(plain_table(headings(target, measure), lines))
     text = f"\n{found['verdict']['sentence']}"
     if Path(found["page"]).exists():
         text += f"\n\nPage with curves: {found['page']}"

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedkeel.cli import options as opt
-from fedkeel.cli.advise_progress import Stages
 from fedkeel.cli.display import console, plain_table
 from fedkeel.cli.resuming import resumable
+from fedkeel.cli.stage_progress import StageProgress
+from fedkeel.experiments.experiment import Experiment
 
 if TYPE_CHECKING:
-    from fedkeel.experiments.experiment import Experiment
     from fedkeel.studies.constants import Estimate, Findings, Frontier
 
 EXAMPLES = """[bold]Examples[/]
@@ -34,6 +34,7 @@ _SYMBOLS = {
     "Phi": "Φ",
     "D": "D",
     "U": "U",
+    "mu": "μ (PL)",
     "tau1": "τ1",
     "tau2": "τ2",
     "a": "a",
@@ -42,26 +43,16 @@ _SYMBOLS = {
     "beta": "β",
     "interpolation_a": "a (FedInit)",
     "interpolation_b": "b (FedInit)",
+    "sample_gradient": "‖g_z‖",
+    "sample_spread": "‖g_z − ∇f_i‖",
     "G2": "G² (poster)",
     "B2": "B² (poster)",
 }
 
 
+@opt.takes_experiment(file_argument=True, leave_out=("rounds",))
 def constants(
-    file: opt.FileArgument = None,
-    method: opt.PilotMethod = None,
-    data: opt.Data = None,
-    split: opt.Split = None,
-    clients: opt.Clients = None,
-    model: opt.Model = None,
-    epochs: opt.Epochs = None,
-    steps: opt.Steps = None,
-    batch_size: opt.BatchSize = None,
-    lr: opt.Rate = None,
-    weight_decay: opt.WeightDecay = None,
-    cohort: opt.Cohort = None,
-    seed: opt.Seed = None,
-    settings: opt.Settings = None,
+    experiment: Experiment,
     pilot_rounds: opt.PilotRounds = 30,
     points: opt.Points = 6,
     look_at: opt.LookAt = 20,
@@ -73,7 +64,6 @@ def constants(
 
     A largest value over samples is a lower bound of the true constant: a longer pilot can raise it.
     """
-    experiment = opt.experiment(file, settings, locals())
     effort = {"rounds": pilot_rounds, "points": points, "clients": look_at, "samples": samples}
     found = measure(experiment, effort, out, quiet=as_json)
     if as_json:
@@ -89,13 +79,13 @@ def measure(experiment: Experiment, effort: dict[str, int], out: Path | None, *,
     from fedkeel.options import SERIAL  # noqa: PLC0415
     from fedkeel.studies.constants import Effort, study  # noqa: PLC0415  heavy
 
-    with nullcontext() if out is None else resumable(out), Stages(stderr=quiet) as stages:
+    with nullcontext() if out is None else resumable(out), StageProgress(stderr=quiet) as stages:
         return study(
             experiment.settings(),
             SERIAL.model_copy(update={"device": experiment.device}),
             effort=Effort(**effort),
             directory=out,
-            progress=stages.tell,
+            progress=stages.update,
         )
 
 

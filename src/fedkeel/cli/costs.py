@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import json
 import textwrap
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedkeel.cli import options as opt
-from fedkeel.cli.advise_progress import Stages
 from fedkeel.cli.display import console, plain_table
+from fedkeel.cli.stage_progress import StageProgress
+from fedkeel.experiments.experiment import Experiment
 
 if TYPE_CHECKING:
-    from fedkeel.studies.costs import Finding, Line, Quantity
+    from fedkeel.studies.costs import Disagreement, MethodCosts, Quantity
 
 _EXAMPLES = """[bold]Examples[/]
 
 fedkeel costs
 
 fedkeel costs scaffold fedcm "relaxed(fedsagd, beta=0.1)"
+
+fedkeel costs fedavg "stages((feddyn, 150), fedavg)" --rounds 1000
+
+fedkeel costs scaffold --data cifar10 --model cnn --counted 5
 
 fedkeel costs --json | jq .disagreements"""
 _PRINTED = (
@@ -45,45 +51,59 @@ def register(app: typer.Typer) -> None:
     app.command(epilog=_EXAMPLES)(costs)
 
 
+@opt.takes_experiment(leave_out=("method",))
 def costs(
+    experiment: Experiment,
     methods: Annotated[
         list[str] | None, typer.Argument(metavar="METHOD", help="Methods; by default all in the papers.")
     ] = None,
-    rounds: Annotated[int, typer.Option(min=2, help="Rounds of each run.")] = 10,
+    counted: Annotated[int, typer.Option(min=2, help="Rounds that are played and counted.")] = 10,
     as_json: opt.Json = False,
 ) -> None:
-    """Count what methods cost in short real runs, beside what the papers print, and say where they differ.
+    """Count what methods cost in short real runs, beside what the papers print; say where they differ.
 
-    FedInit's Tables 7 and 9, the poster's table and the communication column of FedSAGD's Table 1.
+    Without options of an experiment: a small network on digits. Of stages, each is counted, and the whole;
+    --rounds is the length of the run that weighs them. FedInit's Tables 7 and 9, the poster's table and the
+    communication column of FedSAGD's Table 1.
     """
     from fedkeel.experiments.expression import parse_method, spell_method  # noqa: PLC0415  heavy
-    from fedkeel.studies.costs import count, findings  # noqa: PLC0415
+    from fedkeel.studies.costs import count, disagreements, small_run  # noqa: PLC0415
 
     named = {spell_method(text): parse_method(text) for text in methods or _PRINTED}
-    with Stages(stderr=True) as stages:
+    plain = experiment == Experiment(rounds=experiment.rounds)
+    base = small_run(experiment.rounds) if plain else experiment.settings()
+    with StageProgress(stderr=True) as stages:
         what = f"rounds of {len(named)} methods" if len(named) > 1 else "rounds"
-        lines = count(list(named.items()), rounds=rounds, progress=partial(stages.tell, what))
-    found = findings(lines)
+        lines = count(list(named.items()), base, rounds=counted, progress=partial(stages.update, what))
+    found = disagreements(lines)
     if as_json:
         print(json.dumps(_plain(lines, found), ensure_ascii=False, indent=2))
     else:
-        _print(lines, found, rounds)
+        _print(lines, found, counted)
 
 
-def _plain(lines: list[Line], found: list[Finding]) -> dict[str, Any]:
-    from fedkeel.studies.costs import CLAIMS  # noqa: PLC0415
+def _plain(lines: list[MethodCosts], found: list[Disagreement]) -> dict[str, Any]:
+    from fedkeel.studies.costs import PRINTED_COSTS  # noqa: PLC0415
 
     named = {line.method for line in lines}
     return {
-        "counted": [line._asdict() for line in lines],
-        "printed": [claim._asdict() for claim in CLAIMS if claim.method in named],
+        "counted": [line.as_dict() for line in lines],
+        "printed": [entry._asdict() for entry in PRINTED_COSTS if entry.method in named],
         "disagreements": [one._asdict() for one in found],
     }
 
 
-def _print(lines: list[Line], found: list[Finding], rounds: int) -> None:
-    from fedkeel.studies.costs.claims import FEDSAGD, POSTER, TABLE_7, TABLE_9  # noqa: PLC0415
+def _labelled(lines: list[MethodCosts]) -> Iterator[tuple[str, MethodCosts]]:
+    """Yield each method, and below it its stages."""
+    for line in lines:
+        yield line.method, line
+        for number, stage in enumerate(line.stages, start=1):
+            yield f"  stage {number}: {stage.method}, {stage.rounds} of {line.rounds} rounds", stage
+
+
+def _print(lines: list[MethodCosts], found: list[Disagreement], rounds: int) -> None:
     from fedkeel.studies.costs.disagreements import conventions  # noqa: PLC0415
+    from fedkeel.studies.costs.printed import FEDSAGD, POSTER, TABLE_7, TABLE_9  # noqa: PLC0415
 
     screen = console()
     tables: list[tuple[str, Quantity, tuple[str, ...], tuple[str, ...]]] = [
@@ -99,8 +119,8 @@ def _print(lines: list[Line], found: list[Finding], rounds: int) -> None:
     ]
     for title, quantity, columns, sources in tables:
         cells = [
-            (line.method, *_counts(line, columns), *(_printed(line.method, quantity, s) for s in sources))
-            for line in lines
+            (label, *_counts(line, columns), *(_printed(line.method, quantity, s) for s in sources))
+            for label, line in _labelled(lines)
         ]
         screen.print(f"\n{title}", style="bold")
         screen.print(plain_table(("method", *columns, *sources), cells))
@@ -112,25 +132,25 @@ def _print(lines: list[Line], found: list[Finding], rounds: int) -> None:
 
 _LEGEND = (
     "down, up, kept, stored, working, server: vectors of the model's length, of a client and round. All "
-    "else: ratios against FedAvg. Counted in runs of a small network on digits: 10 of 20 clients, 10 local "
-    "steps.",
+    "else: ratios against FedAvg. By default counted in runs of a small network on digits: 10 of 20 clients, "
+    "10 local steps. Stages together: the mean over the run's rounds, and the most memory.",
 )
 _SECONDS = (
     "seconds: a round's processor time over that of FedAvg's round beside it, the median of {rounds} rounds; "
-    "all methods play a round in turn, on one thread, after one to warm up. It depends on machine and model: "
-    "here a tiny network, in the paper a ResNet-18."
+    "all methods run a round in turn, on one thread, after one to warm up. It depends on machine and model: "
+    "by default a tiny network, in the paper a ResNet-18."
 )
 
 
-def _counts(line: Line, columns: tuple[str, ...]) -> list[str]:
+def _counts(line: MethodCosts, columns: tuple[str, ...]) -> list[str]:
     ratios = {"unicast", "broadcast", "gradients", "forwards", "seconds"}
     return [f"{getattr(line, name):.2f}{'×' * (name in ratios)}" for name in columns]
 
 
 def _printed(method: str, quantity: Quantity, source: str) -> str:
-    from fedkeel.studies.costs.claims import claims_of  # noqa: PLC0415
+    from fedkeel.studies.costs.printed import printed_costs  # noqa: PLC0415
 
-    return next((claim.text for claim in claims_of(method, quantity) if claim.source == source), "—")
+    return next((entry.text for entry in printed_costs(method, quantity) if entry.source == source), "—")
 
 
 def _paragraphs(title: str, texts: list[str]) -> None:

@@ -27,8 +27,8 @@ def console(*, stderr: bool = False) -> Console:
 def plain_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     """Return a table without frames: the first column to the left, the others to the right."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for place, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if place else "left", no_wrap=place > 0)
+    for index, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if index else "left", no_wrap=index > 0)
     for row in rows:
         table.add_row(*row)
     return table
@@ -44,33 +44,31 @@ def shown_time(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
-class Clock:
-    """Counts rounds and guesses the time left from those that were played in this session."""
+class TimeLeft:
+    """Counts rounds (or runs) and estimates the time left from those that were done in this session."""
 
     def __init__(self, total: int) -> None:
-        self.total, self.done, self.played = total, 0, 0
+        self.total, self.done, self.done_now = total, 0, 0
         self.started = time.monotonic()
 
-    def tick(self, *, played: bool = True) -> None:
-        """Count a round, played now or before."""
+    def count(self, *, now: bool = True) -> None:
+        """Count one, done now or before."""
         self.done += 1
-        self.played += played
+        self.done_now += now
 
-    @property
-    def left(self) -> str:
-        """The time left, in words."""
-        if not self.played:
+    def __str__(self) -> str:
+        if not self.done_now:
             return "…"
-        each = (time.monotonic() - self.started) / self.played
+        each = (time.monotonic() - self.started) / self.done_now
         return shown_time(each * (self.total - self.done))
 
 
-class Board:
+class RunProgress:
     """Shows runs in progress. `stderr` keeps stdout free for JSON."""
 
     def __init__(self, names: Sequence[str], rounds: int, *, stderr: bool = False) -> None:
         self.names, self.rounds = list(names), rounds
-        self.clock = Clock(rounds * len(names))
+        self.time_left = TimeLeft(rounds * len(names))
         self.states: list[str] = ["waiting"] * len(names)
         self.accuracies: list[float | None] = [None] * len(names)
         self.done = [0] * len(names)
@@ -82,7 +80,7 @@ class Board:
             if self.console.is_terminal
             else None
         )
-        self._spoke = time.monotonic()
+        self._last_line = time.monotonic()
 
     def __enter__(self) -> Self:
         if self.live is not None:
@@ -95,62 +93,65 @@ class Board:
         if self.live is not None:
             self.live.stop()
 
-    def begin(self, place: int, done: int = 0) -> None:
-        """Say that a run begins, or goes on after `done` rounds."""
-        self.current, self.states[place], self.done[place] = place, "running", done
-        self.clock.done += done
+    def begin(self, index: int, done: int = 0) -> None:
+        """Show that a run begins, or goes on after `done` rounds."""
+        self.current, self.states[index], self.done[index] = index, "running", done
+        self.time_left.done += done
         self.recent = []
 
     def row(self, row: Mapping[str, Any]) -> None:
-        """Show a round."""
-        self.clock.tick()
-        place = self.current
-        self.done[place] = row["round"] + 1
+        """Show a round of the current run."""
+        self.time_left.count()
+        index = self.current
+        self.done[index] = row["round"] + 1
         if row.get("accuracy") is not None:
-            self.accuracies[place] = row["accuracy"]
+            self.accuracies[index] = row["accuracy"]
             self.recent = [*self.recent, row][-_RECENT:]
-        if self.live is None and self._worth_a_line():
-            self._speak(f"{self._about(place)}, {self.clock.left} left")
+        if self.live is None and self._line_is_due():
+            self._print(f"{self._about(index)}, {self.time_left} left")
 
-    def end(self, place: int, state: str, accuracy: float | None) -> None:
-        """Say how a run ended; what it had left is not waited for any more."""
-        self.clock.done = (place + 1) * self.rounds
-        self.states[place], self.accuracies[place] = state, accuracy
+    def end(self, index: int, state: str, accuracy: float | None, *, rounds: int | None = None) -> None:
+        """Show how a run ended, after how many rounds; what it had left is not waited for any more."""
+        self.time_left.done = (index + 1) * self.rounds
+        self.states[index], self.accuracies[index] = state, accuracy
+        if rounds is not None:
+            self.done[index] = rounds
         if self.live is None:
-            self._speak(f"{self._about(place)}, {state}")
+            self._print(f"{self._about(index)}, {state}")
 
-    def _worth_a_line(self) -> bool:
-        if time.monotonic() - self._spoke > _PLAIN_SECONDS:
+    def _line_is_due(self) -> bool:
+        if time.monotonic() - self._last_line > _PLAIN_SECONDS:
             return True
         tenth = max(1, self.rounds // 10)
         done = self.done[self.current]
         return len(self.names) == 1 and done % tenth == 0 and done < self.rounds
 
-    def _speak(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self.console.print(text, markup=False, soft_wrap=True)
         self.console.file.flush()
-        self._spoke = time.monotonic()
+        self._last_line = time.monotonic()
 
-    def _about(self, place: int) -> str:
-        return f"{self.names[place]}: round {self.done[place]}/{self.rounds}, accuracy {self._score(place)}"
+    def _about(self, index: int) -> str:
+        rounds = f"round {self.done[index]}/{self.rounds}"
+        return f"{self.names[index]}: {rounds}, accuracy {self._accuracy(index)}"
 
-    def _score(self, place: int) -> str:
-        accuracy = self.accuracies[place]
+    def _accuracy(self, index: int) -> str:
+        accuracy = self.accuracies[index]
         return "—" if accuracy is None else f"{100 * accuracy:.1f} %"
 
     def _render(self) -> RenderableType:
         bar = Table.grid(padding=(0, 2))
-        part = f"round {self.clock.done}/{self.clock.total}"
+        done, total = self.time_left.done, self.time_left.total
         bar.add_row(
-            ProgressBar(total=self.clock.total, completed=self.clock.done, width=30),
-            part,
-            f"time left {self.clock.left}",
+            ProgressBar(total=total, completed=done, width=30),
+            f"round {done}/{total}",
+            f"time left {self.time_left}",
         )
         return Group(bar, "", self._recent_rounds() if len(self.names) == 1 else self._runs())
 
     def _runs(self) -> Table:
         rows = [
-            (name, f"{self.done[i]}/{self.rounds}", self._score(i), self.states[i])
+            (name, f"{self.done[i]}/{self.rounds}", self._accuracy(i), self.states[i])
             for i, name in enumerate(self.names)
         ]
         return plain_table(("run", "round", "accuracy", ""), rows)

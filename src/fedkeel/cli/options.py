@@ -1,69 +1,33 @@
-"""The options that commands share, and how they change an experiment."""
+"""The options that commands share: those of an experiment, made from its fields, and a few others.
+
+A field of `Experiment` is declared once, with its type and its description. It is then a key of experiment
+files and of `--set`, and an option of every command that is decorated with `takes_experiment`.
+"""
 
 from __future__ import annotations
 
+import inspect
 import json
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 import typer
 
 if TYPE_CHECKING:
     from fedkeel.experiments.experiment import Experiment
 
-_DATA, _WORK, _RUN, _PILOT = "Data and model", "Local work", "The run", "The pilot"
+_DATA, _WORK, _RUN, _EXECUTION, _PILOT = "Data and model", "Local work", "The run", "Execution", "The pilot"
 
 Methods = Annotated[
-    list[str], typer.Argument(metavar="METHOD", help='Methods, as scaffold or "fedprox(mu=0.1)".')
+    list[str],
+    typer.Argument(metavar="METHOD", help='Methods, as scaffold or "relaxed(fedcm, beta=0.1)".'),
 ]
-File = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Experiment as TOML; without it, the default one on digits."),
-]
-FileArgument = Annotated[
-    Path | None, typer.Argument(help="Experiment as TOML; without it, the default one on digits.")
-]
-
-Data = Annotated[
-    str | None, typer.Option("--data", help="Data set, as digits or cifar10.", rich_help_panel=_DATA)
-]
-Split = Annotated[
-    str | None,
-    typer.Option(
-        help="How clients differ: DirichletByClass(0.1), IID, Pathological(2).", rich_help_panel=_DATA
-    ),
-]
-Clients = Annotated[int | None, typer.Option(help="Number of clients.", rich_help_panel=_DATA)]
-Model = Annotated[str | None, typer.Option(help="Model, as mlp or cnn.", rich_help_panel=_DATA)]
-Epochs = Annotated[int | None, typer.Option(help="Local epochs a round.", rich_help_panel=_WORK)]
-Steps = Annotated[
-    int | None, typer.Option(help="Local steps a round, instead of epochs.", rich_help_panel=_WORK)
-]
-BatchSize = Annotated[
-    str | None, typer.Option(metavar="N|all", help="Minibatch size, or all.", rich_help_panel=_WORK)
-]
-Rate = Annotated[float | None, typer.Option("--lr", help="Local learning rate.", rich_help_panel=_WORK)]
-WeightDecay = Annotated[float | None, typer.Option(help="L2 term of every step.", rich_help_panel=_WORK)]
-Rounds = Annotated[int | None, typer.Option(help="Communication rounds.", rich_help_panel=_RUN)]
-Cohort = Annotated[
-    str | None,
-    typer.Option(metavar="N|FRACTION", help="Clients a round: a count or a fraction.", rich_help_panel=_RUN),
-]
-Seed = Annotated[int | None, typer.Option(help="Seed of all randomness.", rich_help_panel=_RUN)]
-Engine = Annotated[
-    str | None,
-    typer.Option(help="How clients are run: auto, serial, stacked, processes.", rich_help_panel=_RUN),
-]
-EvalEvery = Annotated[int | None, typer.Option(help="Rounds between evaluations.", rich_help_panel=_RUN)]
-Target = Annotated[float | None, typer.Option(help="Accuracy to reach, as 0.9.", rich_help_panel=_RUN)]
-Probes = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--probe",
-        help='Diagnostic, as divergence or "diversity(every=5)"; repeatable.',
-        rich_help_panel=_RUN,
-    ),
-]
+_FILE_HELP = "Experiment as TOML; without it, the default one on digits."
+File = Annotated[Path | None, typer.Option(metavar="FILE", help=_FILE_HELP)]
+FileArgument = Annotated[Path | None, typer.Argument(help=_FILE_HELP)]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Any setting, as work.lr=0.1; repeatable."),
@@ -74,7 +38,6 @@ Out = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 
-PilotMethod = Annotated[str | None, typer.Option("--method", help="Method of the pilot, as fedavg.")]
 PilotRounds = Annotated[int, typer.Option(min=1, help="Rounds of the pilot.", rich_help_panel=_PILOT)]
 Points = Annotated[int, typer.Option(min=2, help="Models of it that are measured.", rich_help_panel=_PILOT)]
 LookAt = Annotated[
@@ -90,39 +53,142 @@ PilotOut = Annotated[
     ),
 ]
 
-_KEYS = {
-    "method": "method",
-    "data": "data.name",
-    "split": "data.split",
-    "clients": "data.clients",
-    "model": "model.name",
-    "epochs": "work.epochs",
-    "steps": "work.steps",
-    "batch_size": "work.batch_size",
-    "lr": "work.lr",
-    "weight_decay": "work.weight_decay",
-    "rounds": "rounds",
-    "cohort": "cohort",
-    "seed": "seed",
-    "engine": "engine",
-    "eval_every": "eval_every",
-    "target": "target",
-    "probes": "probes",
+# options whose name is not the last part of their key, and values that may be written in more than one way
+_NAMES = {
+    "data.name": "data",
+    "data.seed": "data-seed",
+    "model.name": "model",
+    "model.seed": "model-seed",
+    "probes": "probe",
 }
-_READ_AS_TOML = ("cohort", "batch_size")
+_FORMS = {"cohort": "N|FRACTION", "data.clients": "N|all", "work.batch_size": "N|all"}
+_PANELS = {"method": None, "data": _DATA, "model": _DATA, "work": _WORK}
+_ORDER = (None, _DATA, _WORK, _RUN, _EXECUTION)
+_WORK_HELP = {
+    "epochs": "Local epochs per round.",
+    "steps": "Local steps per round, instead of epochs.",
+    "batch_size": "Minibatch size, or all of a client's data.",
+    "lr": "Local learning rate.",
+    "lr_decay": "Factor on the local learning rate after every round.",
+    "weight_decay": "L2 term of every local step.",
+    "clip": "Largest norm of a local gradient or step direction.",
+    "clip_on": "What is clipped: the minibatch gradient, or the direction with all corrections.",
+    "schedule": 'Learning-rate schedule, as "Drop(at=50)" or InverseRoot.',
+}
 
 
-def experiment(file: Path | None, settings: list[str] | None, options: dict[str, Any]) -> Experiment:
-    """Return the experiment of a file (or the default one) with options and then `--set` applied.
+class ExperimentOption(NamedTuple):
+    """A key of experiment files as an option; `as_text`: its value is read as `--set` reads it."""
 
-    `options` may be all that a command was given: what is no part of an experiment is passed over.
+    key: str
+    name: str
+    annotation: Any
+    as_text: bool
+
+    @property
+    def parameter(self) -> str:
+        """The name of the parameter that typer passes."""
+        return self.name.replace("-", "_")
+
+    def setting(self, value: Any) -> str:
+        """Return the value as a setting, as `--set` takes it."""
+        return f"{self.key}={value if self.as_text else json.dumps(value, ensure_ascii=False)}"
+
+
+def takes_experiment(
+    *, file_argument: bool = False, leave_out: Collection[str] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of an experiment, and call it with the `experiment` they make.
+
+    The experiment's file is an argument (`file_argument`) or the option `--file`. `leave_out` names the
+    options that the command does without, or that it declares itself with another meaning.
     """
-    from fedkeel.experiments.experiment import Experiment  # noqa: PLC0415  heavy
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        options = [option for option in experiment_options() if option.parameter not in leave_out]
+        shared = {
+            "file": FileArgument if file_argument else File,
+            **{option.parameter: option.annotation for option in options},
+            "settings": Settings,
+        }
+        own = dict(inspect.signature(command, eval_str=True).parameters)
+        del own["experiment"]
+        assert not own.keys() & shared.keys(), f"{command.__name__}: an option is declared twice"
+
+        def call(**given: Any) -> None:
+            values = [(option, given.pop(option.parameter)) for option in options]
+            experiment = read_experiment(given.pop("file"), given.pop("settings"), values)
+            command(experiment=experiment, **given)
+
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        call.__name__, call.__doc__ = command.__name__, command.__doc__
+        call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # what typer makes options of
+            [parameter.replace(kind=keyword) for parameter in own.values()]
+            + [inspect.Parameter(name, keyword, default=None, annotation=a) for name, a in shared.items()]
+        )
+        return call
+
+    return decorate
+
+
+def read_experiment(
+    file: Path | None, settings: list[str] | None, values: Iterable[tuple[ExperimentOption, Any]]
+) -> Experiment:
+    """Return the experiment of a file (or the default one) with options and then `--set` applied."""
+    from fedkeel.experiments.experiment import Experiment  # noqa: PLC0415  pydantic takes its time
 
     base = Experiment() if file is None else Experiment.load(file)
-    given = [
-        f"{_KEYS[name]}={value if name in _READ_AS_TOML else json.dumps(value)}"
-        for name, value in options.items()
-        if name in _KEYS and value is not None
-    ]
+    given = [option.setting(value) for option, value in values if value is not None]
     return base.with_settings([*given, *(settings or [])])
+
+
+@cache
+def experiment_options() -> tuple[ExperimentOption, ...]:
+    """Return every key of an experiment as an option, in the order of the help's panels.
+
+    Keys that hold tables (`data.options`) are for files and `--set` alone.
+    """
+    fields = sorted(_fields(), key=lambda one: _ORDER.index(one[2]))
+    return tuple(_option(*one) for one in fields if get_origin(one[1].annotation) is not dict)
+
+
+def _fields() -> Iterator[tuple[str, Any, str | None]]:
+    """Yield the key, the pydantic field and the help's panel of every value in an experiment."""
+    from fedkeel.experiments.experiment import Experiment  # noqa: PLC0415
+    from fedkeel.options import Execution  # noqa: PLC0415
+
+    for name, field in Experiment.model_fields.items():
+        panel = _PANELS.get(name, _EXECUTION if name in Execution.model_fields else _RUN)
+        parts = getattr(field.annotation, "__pydantic_fields__", None)
+        if parts is None:
+            yield name, field, panel
+        else:
+            yield from ((f"{name}.{part}", inner, panel) for part, inner in parts.items())
+
+
+def _option(key: str, field: Any, panel: str | None) -> ExperimentOption:
+    last = key.rpartition(".")[2]
+    name = _NAMES.get(key, last.replace("_", "-"))
+    kind = None if key in _FORMS else _plain_type(field.annotation)
+    info = typer.Option(
+        f"--{name}",
+        help=field.description or _WORK_HELP.get(last),
+        metavar=_FORMS.get(key),
+        rich_help_panel=panel,
+    )
+    return ExperimentOption(key, name, Annotated[(kind or str) | None, info], as_text=kind is None)
+
+
+def _plain_type(annotation: Any) -> Any:
+    """Return the type that typer is to read, None where only the experiment itself can read the value."""
+    if annotation in (bool, int, float, str):
+        return annotation
+    origin = get_origin(annotation)
+    parts = [part for part in get_args(annotation) if part is not NoneType]
+    if origin is Literal:
+        return annotation
+    if origin is list:
+        return list[str]
+    if origin is Annotated or (origin in (Union, UnionType) and len(parts) == 1):
+        return _plain_type(parts[0])
+    return None

@@ -11,11 +11,12 @@ import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
-from fedkeel.cli.display import Board, console, shown_time
+from fedkeel.cli.display import RunProgress, console, shown_time
 from fedkeel.errors import ConfigError, Stopped, StorageError
+from fedkeel.experiments import COMPARISON_FILE
+from fedkeel.experiments.experiment import Experiment
 
 if TYPE_CHECKING:
-    from fedkeel.experiments.experiment import Experiment
     from fedkeel.running.train import Result
 
 _RUN_EXAMPLES = """[bold]Examples[/]
@@ -40,36 +41,12 @@ def register(app: typer.Typer) -> None:
     app.command(epilog=_RESUME_EXAMPLES)(resume)
 
 
-def run(
-    file: opt.FileArgument = None,
-    method: Annotated[
-        str | None, typer.Option(help='Method, as scaffold or "relaxed(fedcm, beta=0.1)".')
-    ] = None,
-    data: opt.Data = None,
-    split: opt.Split = None,
-    clients: opt.Clients = None,
-    model: opt.Model = None,
-    epochs: opt.Epochs = None,
-    steps: opt.Steps = None,
-    batch_size: opt.BatchSize = None,
-    lr: opt.Rate = None,
-    weight_decay: opt.WeightDecay = None,
-    rounds: opt.Rounds = None,
-    cohort: opt.Cohort = None,
-    seed: opt.Seed = None,
-    engine: opt.Engine = None,
-    eval_every: opt.EvalEvery = None,
-    target: opt.Target = None,
-    probes: opt.Probes = None,
-    settings: opt.Settings = None,
-    out: opt.Out = None,
-    as_json: opt.Json = False,
-) -> None:
+@opt.takes_experiment(file_argument=True)
+def run(experiment: Experiment, out: opt.Out = None, as_json: opt.Json = False) -> None:
     """Train one method; options change what the file says, and --set changes anything.
 
     The run is kept in a directory of its own and can be resumed after Ctrl-C, a crash or a power cut.
     """
-    experiment = opt.experiment(file, settings, locals())
     directory = out or paths.fresh(f"{experiment.method}-seed{experiment.seed}")
     if (directory / "manifest.json").exists():
         raise StorageError(
@@ -85,14 +62,11 @@ def resume(
     as_json: opt.Json = False,
 ) -> None:
     """Go on with a run or a comparison that was stopped; the result is as if it never had been."""
-    from fedkeel.experiments.comparison import FILE  # noqa: PLC0415  heavy
-
-    if (directory / FILE).exists():
+    if (directory / COMPARISON_FILE).exists():
         from fedkeel.cli.compare import go_on  # noqa: PLC0415
 
         go_on(directory, rounds, as_json=as_json)
         return
-    from fedkeel.experiments.experiment import Experiment  # noqa: PLC0415
     from fedkeel.running.run_directory import read_manifest, read_rows  # noqa: PLC0415
 
     manifest = read_manifest(directory)
@@ -107,10 +81,10 @@ def _train(experiment: Experiment, directory: Path, *, resuming: bool, as_json: 
 
     name = f"{spell_method(experiment.method)}, seed {experiment.seed}"
     before = len(read_rows(directory)) if resuming else 0
-    with Board([name], experiment.rounds, stderr=as_json) as board:
-        board.begin(0, before)
+    with RunProgress([name], experiment.rounds, stderr=as_json) as progress:
+        progress.begin(0, before)
         try:
-            result = experiment.train(directory, resume=resuming, callback=board.row)
+            result = experiment.train(directory, resume=resuming, callback=progress.row)
         except Stopped as stop:
             command = f"fedkeel resume {shlex.quote(str(directory))}"
             if resuming:

@@ -1,4 +1,4 @@
-"""`fedkeel runs`, `show`, `methods` and `explain`."""
+"""`fedkeel runs` and `fedkeel show`: what is kept of runs, read without PyTorch."""
 
 from __future__ import annotations
 
@@ -14,16 +14,12 @@ from fedkeel.cli import options as opt
 from fedkeel.cli import paths
 from fedkeel.cli.display import console, plain_table, shown_time
 from fedkeel.errors import StorageError
+from fedkeel.experiments import COMPARISON_FILE
 
 _EXAMPLES = "[bold]Examples[/]\n\n"
 _RUNS = _EXAMPLES + "fedkeel runs\n\nfedkeel runs /data/experiments --json"
 _SHOW = (
     _EXAMPLES + "fedkeel show runs/20260101-120000-scaffold\n\nfedkeel show runs/mine --json | jq .rows[-1]"
-)
-_METHODS = _EXAMPLES + "fedkeel methods\n\nfedkeel methods --json"
-_EXPLAIN = (
-    _EXAMPLES + 'fedkeel explain scaffold\n\nfedkeel explain "relaxed(fedcm(alpha=0.2), beta=0.1)"\n\n'
-    'fedkeel explain "stages((feddyn, 0.5), fedavg)" --json'
 )
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDE = 60
@@ -35,8 +31,6 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
     app.command(epilog=_RUNS)(runs)
     app.command(epilog=_SHOW)(show)
-    app.command(epilog=_METHODS)(methods)
-    app.command(epilog=_EXPLAIN)(explain)
 
 
 def runs(
@@ -55,9 +49,7 @@ def runs(
 
 def show(directory: Directory, as_json: opt.Json = False) -> None:
     """Show a run: its settings, its curve, what it cost. Of a comparison: its table and verdict."""
-    from fedkeel.experiments.comparison import FILE  # noqa: PLC0415  heavy
-
-    if (directory / FILE).exists():
+    if (directory / COMPARISON_FILE).exists():
         _show_comparison(directory, as_json=as_json)
     elif as_json:
         _print_json(_whole(directory))
@@ -65,59 +57,8 @@ def show(directory: Directory, as_json: opt.Json = False) -> None:
         _show_run(directory)
 
 
-def methods(as_json: opt.Json = False) -> None:
-    """List the methods: the idea, what is sent in units of the model, and the knobs."""
-    from fedkeel.explain import explain_method  # noqa: PLC0415  heavy
-    from fedkeel.methods import METHODS  # noqa: PLC0415
-
-    explained = [(made.__name__, _first_line(made), explain_method(made())) for made in METHODS]
-    if as_json:
-        _print_json([{"name": name, "idea": idea, **one.as_dict()} for name, idea, one in explained])
-        return
-    rows = [
-        (
-            name,
-            f"{one.down.vectors}/{one.up.vectors}",
-            str(one.memory.vectors),
-            str(one.gradients_per_step),
-            idea,
-        )
-        for name, idea, one in explained
-    ]
-    table = plain_table(("method", "down/up", "memory", "gradients", "idea"), rows)
-    table.columns[-1].justify = "left"
-    table.columns[-1].no_wrap = False
-    screen = console()
-    screen.print(table)
-    screen.print(
-        "\nDown/up and memory count vectors of the model's size, gradients those of a local step."
-        "\nOn any of them: relaxed(METHOD, beta=0.1), sharp(METHOD, rho=0.1), stages((METHOD, 0.5), METHOD)."
-        "\nEquations and knobs: fedkeel explain METHOD",
-        markup=False,
-    )
-
-
-def explain(
-    method: Annotated[str, typer.Argument(help='Method, as scaffold or "sharp(fedcm, rho=0.05)".')],
-    as_json: opt.Json = False,
-) -> None:
-    """Print a method as equations, read off its code, with what it sends, keeps and costs, and its knobs."""
-    from fedkeel.experiments.expression import parse_method  # noqa: PLC0415
-    from fedkeel.explain import explain as explained  # noqa: PLC0415  heavy
-
-    found = explained(parse_method(method))
-    if as_json:
-        _print_json(found.as_dict())
-    else:
-        console().print(str(found), markup=False, soft_wrap=True)
-
-
 def _print_json(value: Any) -> None:
     print(json.dumps(value, ensure_ascii=False, indent=2))
-
-
-def _first_line(made: Any) -> str:
-    return (made.__doc__ or "").strip().splitlines()[0]
 
 
 def _line(path: Path) -> dict[str, Any]:
@@ -190,7 +131,7 @@ def _show_run(directory: Path) -> None:
         ("method", found["method"]),
         ("data", ", ".join(f"{key} {value}" for key, value in manifest["data"].items())),
         ("work", manifest["identity"]["work"]),
-        ("cohort", f"{manifest['identity']['cohort']} clients a round, {manifest['identity']['sampling']}"),
+        ("cohort", f"{manifest['identity']['cohort']} clients per round, {manifest['identity']['sampling']}"),
         ("engine", f"{manifest['engine']}, {manifest['threads']} threads"),
         ("versions", ", ".join(f"{key} {value}" for key, value in manifest["versions"].items())),
         ("rounds", f"{found['rounds']} of {found['rounds_planned']}, {found['state']}"),
@@ -210,14 +151,14 @@ def _show_run(directory: Path) -> None:
 
 
 def _shown_seconds(directory: Path) -> str:
-    """Return what a run took, and how much of it was watching rather than training."""
+    """Return what a run took, and how much of it went into evaluation and probes."""
     from fedkeel.running.run_directory import read_timings  # noqa: PLC0415
 
     timings = read_timings(directory)
-    total, *watching = (
+    total, *parts = (
         sum(row.get(name, 0.0) for row in timings) for name in ("seconds", "evaluation", "probes")
     )
-    evaluation, probes = (f"{part / total:.1%}" if total else "0 %" for part in watching)
+    evaluation, probes = (f"{part / total:.1%}" if total else "0 %" for part in parts)
     return f"{shown_time(total)}, of which {evaluation} evaluation and {probes} probes"
 
 

@@ -14,7 +14,7 @@ from fedkeel.cli.display import console
 from fedkeel.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fedkeel.report.picture import Portrait
+    from fedkeel.report.splits import SplitCounts
 
 _EXAMPLES = (
     '[bold]Examples[/]\n\nfedkeel split "DirichletByClass(0.1)" --clients 20\n\n'
@@ -40,9 +40,9 @@ def split(
     from fedkeel.data import load  # noqa: PLC0415  heavy
     from fedkeel.experiments.expression import parse_split  # noqa: PLC0415
     from fedkeel.files import storage_errors  # noqa: PLC0415
-    from fedkeel.report import picture as draw  # noqa: PLC0415
+    from fedkeel.report import splits as draw  # noqa: PLC0415
 
-    kinds: dict[str, Callable[[Portrait], str | bytes]] = {
+    kinds: dict[str, Callable[[SplitCounts], str | bytes]] = {
         ".html": draw.as_html,
         ".svg": draw.as_svg,
         ".png": draw.as_png,
@@ -52,7 +52,7 @@ def split(
     rule = parse_split(splitter)
     natural = type(rule).__name__ == "Natural"
     federation = load(data).split(rule, clients=None if natural else clients, seed=seed)
-    picture = draw.portrait(federation)
+    picture = draw.count_split(federation)
     if out is not None:
         drawn = kinds[out.suffix](picture)
         with storage_errors(out):

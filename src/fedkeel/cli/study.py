@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,12 +14,13 @@ import typer
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
 from fedkeel.cli.constants import EXAMPLES, constants
-from fedkeel.cli.display import Board, console, plain_table
+from fedkeel.cli.display import RunProgress
 from fedkeel.cli.resuming import resumable, say_what_is_there
+from fedkeel.cli.study_page import local_curves, print_interaction, print_stability
 from fedkeel.errors import Diverged
+from fedkeel.experiments.experiment import Experiment
 
 if TYPE_CHECKING:
-    from fedkeel.experiments.experiment import Experiment
     from fedkeel.options import Execution
     from fedkeel.running.round import Row
 
@@ -48,154 +50,122 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="study")
 
 
+@opt.takes_experiment(leave_out=("method", "held_out"))
 def stability(
+    experiment: Experiment,
     methods: opt.Methods,
     pairs: Annotated[int, typer.Option(min=1, help="Replaced clients, each a pair of runs.")] = 5,
     replace: Annotated[
         Literal["client", "sample"], typer.Option(help="What differs: one client, or one sample.")
     ] = "client",
-    held_out: Annotated[int, typer.Option(min=1, help="Clients held out to take their place.")] = 5,
-    file: opt.File = None,
-    data: opt.Data = None,
-    split: opt.Split = None,
-    clients: opt.Clients = None,
-    model: opt.Model = None,
-    epochs: opt.Epochs = None,
-    steps: opt.Steps = None,
-    batch_size: opt.BatchSize = None,
-    lr: opt.Rate = None,
-    weight_decay: opt.WeightDecay = None,
-    rounds: opt.Rounds = None,
-    cohort: opt.Cohort = None,
-    seed: opt.Seed = None,
-    settings: opt.Settings = None,
+    held_out: Annotated[
+        int | None, typer.Option(min=1, help="Clients held out to replace others; by default 5.")
+    ] = None,
+    drawn_by: Annotated[
+        int | None, typer.Option(min=1, help="Replace clients that are drawn within so many rounds.")
+    ] = None,
+    drawn_at_least: Annotated[
+        int | None, typer.Option(min=1, help="Replace clients that are drawn at least so often.")
+    ] = None,
+    local_round: Annotated[
+        list[int] | None,
+        typer.Option(min=0, help="Round in which walks are compared; repeatable. Default: 0, 10, 50, …"),
+    ] = None,
+    points: Annotated[int, typer.Option(min=1, help="Samples on which losses are compared.")] = 1000,
     out: opt.Out = None,
     as_json: opt.Json = False,
 ) -> None:
     """How far two runs part that differ in one client (FedSAGD) or one sample (FedInit)."""
-    base = opt.experiment(file, [f"data.held_out={held_out}", *(settings or [])], locals())
     from fedkeel.studies.stability import stability as study  # noqa: PLC0415  heavy
 
-    place = out or paths.fresh("stability")
+    base = experiment.with_settings([f"data.held_out={held_out or experiment.data.held_out or 5}"])
+    directory = out or paths.fresh("stability")
     experiments = _experiments(methods, base)
-    folders = _folders(place, "stability study", experiments, base, {"replaced": replace})
+    asked = {
+        "replaced": replace,
+        "drawn_by": drawn_by,
+        "drawn_at_least": drawn_at_least,
+        "points": points,
+        "local_rounds": local_round,
+    }
+    folders = _folders(directory, "stability study", experiments, base, asked)
     count = sum(folder.exists() and len(list(folder.glob("pair-*.json"))) for folder in folders.values())
-    say_what_is_there(place, count, pairs * len(experiments), "pairs")
+    say_what_is_there(directory, count, pairs * len(experiments), "pairs")
     names = [f"{name}, {what}" for name in experiments for what in _runs(pairs)]
     found: dict[str, dict[str, Any]] = {}
-    with resumable(place), Board(names, base.rounds, stderr=as_json) as board:
-        for number, (name, one) in enumerate(experiments.items()):
+    with resumable(directory), RunProgress(names, base.rounds, stderr=as_json) as progress:
+        for number, (name, made) in enumerate(experiments.items()):
             with _named(name):
                 result = study(
-                    one.settings(),
-                    _serial_unless_asked(one),
+                    made.settings(),
+                    _serial_unless_asked(made),
                     replaced=replace,
                     pairs=pairs,
+                    drawn_by=drawn_by,
+                    drawn_at_least=drawn_at_least,
+                    local_rounds=local_round or None,
+                    points=points,
                     directory=folders[name],
-                    progress=_shown_runs(board, number * (pairs + 1)),
+                    progress=_shown_runs(progress, number * (pairs + 1)),
                 )
             found[name] = result.as_dict()
     curves = {name: list(enumerate(one["mean"])) for name, one in found.items()}
-    _write(place, "stability", "‖x − x'‖, mean over pairs", found, curves)
+    _write(directory, "stability", "‖x − x'‖, mean over pairs", found, curves)
+    _draw(directory, "local", "largest distance between two walks, by step", local_curves(found))
     if as_json:
-        print(json.dumps({"directory": str(place), "methods": found}, ensure_ascii=False, indent=2))
-        return
-    rows = [
-        (name, *(f"{one[key][-1]:.4f}" for key in ("mean", "largest", "local")), f"{one['gap']:+.4f}")
-        for name, one in found.items()
-    ]
-    taken = max(len(one["clients"]) for one in found.values())
-    console().print(plain_table(("method", "‖x − x'‖ mean", "largest", "local", "R_u − R_e"), rows))
-    console().print(
-        f"\nAfter {base.rounds} rounds, one {replace} replaced, {taken} pairs; local: the largest distance "
-        f"between two clients' models after the first walk.\nCurves: {place / 'stability.svg'}",
-        markup=False,
-        soft_wrap=True,
-    )
+        print(json.dumps({"directory": str(directory), "methods": found}, ensure_ascii=False, indent=2))
+    else:
+        print_stability(found, directory)
 
 
+@opt.takes_experiment(leave_out=("method",))
 def interaction(
+    experiment: Experiment,
     methods: opt.Methods,
-    every: Annotated[int, typer.Option(min=1, help="Rounds between looks.")] = 10,
+    every: Annotated[int, typer.Option(min=1, help="Rounds between snapshots.")] = 10,
     points: Annotated[int, typer.Option(min=2, help="Test points.")] = 500,
-    components: Annotated[int, typer.Option(min=1, help="Principal components a model, K.")] = 20,
+    components: Annotated[int, typer.Option(min=1, help="Principal components per model, K.")] = 20,
     gamma_corr: Annotated[float, typer.Option(help="Correlation above which features are one.")] = 0.5,
     centre: Annotated[bool, typer.Option("--centre", help="Centre the features first.")] = False,
-    file: opt.File = None,
-    data: opt.Data = None,
-    split: opt.Split = None,
-    clients: opt.Clients = None,
-    model: opt.Model = None,
-    epochs: opt.Epochs = None,
-    steps: opt.Steps = None,
-    batch_size: opt.BatchSize = None,
-    lr: opt.Rate = None,
-    weight_decay: opt.WeightDecay = None,
-    rounds: opt.Rounds = None,
-    cohort: opt.Cohort = None,
-    seed: opt.Seed = None,
-    settings: opt.Settings = None,
+    entries: Annotated[
+        Literal["absolute", "signed"],
+        typer.Option(help="Which points contain a feature: by |v|, or by v with its sign."),
+    ] = "absolute",
     out: opt.Out = None,
     as_json: opt.Json = False,
 ) -> None:
     """Which features local and global models share: the interaction tensor of Rethinking §3.3."""
-    base = opt.experiment(file, settings, locals())
-    from fedkeel.studies.interaction import looks_of, study  # noqa: PLC0415  heavy
+    from fedkeel.studies.interaction import FeatureSettings, study  # noqa: PLC0415  heavy
 
-    looks = looks_of(base.rounds, every)
-    lens: dict[str, Any] = {
-        "every": every,
-        "points": points,
-        "components": components,
-        "gamma_corr": gamma_corr,
-        "centre": centre,
-    }
-    place = out or paths.fresh("interaction")
-    experiments = _experiments(methods, base)
-    folders = _folders(place, "interaction study", experiments, base, lens)
+    features = FeatureSettings(every, points, components, gamma_corr, centre, entries=entries)
+    rounds = features.rounds(experiment.rounds)
+    directory = out or paths.fresh("interaction")
+    experiments = _experiments(methods, experiment)
+    folders = _folders(directory, "interaction study", experiments, experiment, asdict(features))
     count = sum(folder.exists() and len(list(folder.glob("round-*.json"))) for folder in folders.values())
-    say_what_is_there(place, count, len(looks) * len(experiments), "looks")
+    say_what_is_there(directory, count, len(rounds) * len(experiments), "snapshots")
     found: dict[str, list[dict[str, Any]]] = {}
-    with resumable(place), Board(list(experiments), base.rounds, stderr=as_json) as board:
-        for number, (name, one) in enumerate(experiments.items()):
-            board.begin(number, _rounds_in(folders[name] / "run"))
-            heard: list[Row] = []
+    with resumable(directory), RunProgress(list(experiments), experiment.rounds, stderr=as_json) as progress:
+        for number, (name, made) in enumerate(experiments.items()):
+            progress.begin(number, _rounds_in(folders[name] / "run"))
+            rows: list[Row] = []
             with _named(name):
-                moments = study(
-                    one.settings(),
-                    _serial_unless_asked(one),
-                    **lens,
+                measured = study(
+                    made.settings(),
+                    _serial_unless_asked(made),
+                    features=features,
                     directory=folders[name],
-                    progress=_both(heard.append, board.row),
+                    progress=_both(rows.append, progress.row),
                 )
-                found[name] = [moment._asdict() for moment in moments]
-            board.done[number] = base.rounds
-            board.end(number, "done" if heard else _KEPT, heard[-1]["accuracy"] if heard else None)
+                found[name] = [one._asdict() for one in measured]
+            accuracy = rows[-1]["accuracy"] if rows else None
+            progress.end(number, "done" if rows else _KEPT, accuracy, rounds=experiment.rounds)
     curves = {name: [(m["round"], m["features"]) for m in seen] for name, seen in found.items()}
-    _write(place, "interaction", "features, all models together", found, curves)
+    _write(directory, "interaction", "features, all models together", found, curves)
     if as_json:
-        print(json.dumps({"directory": str(place), "methods": found}, ensure_ascii=False, indent=2))
+        print(json.dumps({"directory": str(directory), "methods": found}, ensure_ascii=False, indent=2))
     else:
-        _print_interaction(found, place)
-
-
-def _print_interaction(found: dict[str, list[dict[str, Any]]], place: Path) -> None:
-    rows = [
-        (
-            name,
-            f"{m['round']}",
-            f"{m['features']}",
-            f"{m['local_current']:.1f}",
-            f"{m['current_mean']}",
-            f"{m['current_next']}",
-            ", ".join(f"{gamma:g}: {count}" for gamma, count in m["sweep"]),
-        )
-        for name, seen in found.items()
-        for m in seen
-    ]
-    shared = ("local ∩ global", "global ∩ mean", "global ∩ next")
-    console().print(plain_table(("method", "round", "features", *shared, "features by γ_corr"), rows))
-    console().print(f"\nCurves: {place / 'interaction.svg'}", markup=False, soft_wrap=True)
+        print_interaction(found, directory)
 
 
 def _experiments(methods: list[str], base: Experiment) -> dict[str, Experiment]:
@@ -206,15 +176,15 @@ def _experiments(methods: list[str], base: Experiment) -> dict[str, Experiment]:
 
 
 def _folders(
-    place: Path, kind: str, experiments: dict[str, Experiment], base: Experiment, asked: dict[str, Any]
+    directory: Path, kind: str, experiments: dict[str, Experiment], base: Experiment, asked: dict[str, Any]
 ) -> dict[str, Path]:
     """Take the directory for these settings, and return that of each method below it."""
     from fedkeel.experiments.comparison import folder  # noqa: PLC0415  heavy
-    from fedkeel.studies.artifacts import claim  # noqa: PLC0415
+    from fedkeel.studies.artifacts import open_directory  # noqa: PLC0415
 
     shared = {key: part for key, part in base.table().items() if key != "method"}
-    claim(place, kind, {**shared, **asked})
-    return {name: place / folder(name) for name in experiments}
+    open_directory(directory, kind, {**shared, **asked})
+    return {name: directory / folder(name) for name in experiments}
 
 
 def _serial_unless_asked(one: Experiment) -> Execution:
@@ -238,30 +208,30 @@ def _runs(pairs: int) -> list[str]:
     return ["unchanged", *(f"pair {number + 1}" for number in range(pairs))]
 
 
-def _shown_runs(board: Board, first: int) -> Callable[[int, Row | None], None]:
-    """Return what shows the rounds of a method's runs; its first run stands at place `first`."""
+def _shown_runs(progress: RunProgress, first: int) -> Callable[[int, Row | None], None]:
+    """Return what shows the rounds of a method's runs; its first run has the index `first`."""
 
-    def hear(run: int, row: Row | None) -> None:
-        place = first + run
+    def show(run: int, row: Row | None) -> None:
+        index = first + run
         if row is None:
-            board.begin(place, board.rounds)
-            board.end(place, _KEPT, None)
+            progress.begin(index, progress.rounds)
+            progress.end(index, _KEPT, None)
             return
         if row["round"] == 0:
-            board.begin(place)
-        board.row(row)
-        if row["round"] + 1 == board.rounds:
-            board.end(place, "done", row["accuracy"])
+            progress.begin(index)
+        progress.row(row)
+        if row["round"] + 1 == progress.rounds:
+            progress.end(index, "done", row["accuracy"])
 
-    return hear
+    return show
 
 
 def _both(one: Callable[[Row], None], other: Callable[[Row], None]) -> Callable[[Row], None]:
-    def hear(row: Row) -> None:
+    def call(row: Row) -> None:
         one(row)
         other(row)
 
-    return hear
+    return call
 
 
 def _rounds_in(run: Path) -> int:
@@ -270,10 +240,17 @@ def _rounds_in(run: Path) -> int:
     return len(read_rows(run))
 
 
-def _write(place: Path, name: str, title: str, found: dict[str, Any], curves: dict[str, Any]) -> None:
+def _write(directory: Path, name: str, title: str, found: dict[str, Any], curves: dict[str, Any]) -> None:
     from fedkeel.files import storage_errors, write_durably  # noqa: PLC0415
-    from fedkeel.report.lines import lines  # noqa: PLC0415  heavy
 
-    with storage_errors(place):
-        write_durably(place / f"{name}.json", json.dumps(found, ensure_ascii=False, indent=2).encode())
-        write_durably(place / f"{name}.svg", lines(title, curves).encode())
+    with storage_errors(directory):
+        write_durably(directory / f"{name}.json", json.dumps(found, ensure_ascii=False, indent=2).encode())
+    _draw(directory, name, title, curves)
+
+
+def _draw(directory: Path, name: str, title: str, curves: dict[str, Any]) -> None:
+    from fedkeel.files import storage_errors, write_durably  # noqa: PLC0415
+    from fedkeel.report.charts import line_chart  # noqa: PLC0415  heavy
+
+    with storage_errors(directory):
+        write_durably(directory / f"{name}.svg", line_chart(title, curves).file().encode())

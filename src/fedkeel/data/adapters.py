@@ -29,8 +29,8 @@ def from_torch(
     transform: Callable[[Tensor], Tensor] | None = None,
 ) -> Dataset:
     """Make a data set of map-style torch datasets, read once; `transform` then takes whole batches."""
-    held = None if test is None else arrays(test)
-    return Dataset.from_arrays(*arrays(dataset), held, name=name, transform=transform)
+    test_arrays = None if test is None else arrays(test)
+    return Dataset.from_arrays(*arrays(dataset), test_arrays, name=name, transform=transform)
 
 
 def from_huggingface(
@@ -44,14 +44,14 @@ def from_huggingface(
     transform: Callable[[Tensor], Tensor] | None = None,
 ) -> Dataset:
     """Make a data set of Hugging Face `datasets`; `group` names the column of natural clients."""
-    held = None if test is None else arrays(test, x=x, y=y)
+    test_arrays = None if test is None else arrays(test, x=x, y=y)
     options: dict[str, Any] = {}
     if group is not None:
         column = column_name(dataset.column_names, group, (), "group")
         labels, numbers = np.unique(np.asarray(dataset[column][:]), return_inverse=True)
         options = {"groups": numbers.astype(np.int64), "group_names": tuple(map(str, labels))}
     pair = arrays(dataset, x=x, y=y)
-    return Dataset.from_arrays(*pair, held, name=name, transform=transform, **options)
+    return Dataset.from_arrays(*pair, test_arrays, name=name, transform=transform, **options)
 
 
 def from_flower(
@@ -63,14 +63,14 @@ def from_flower(
     y: str | None = None,
     transform: Callable[[Tensor], Tensor] | None = None,
 ) -> Federation:
-    """Make a federation of a `flwr_datasets.FederatedDataset`, one client a partition."""
+    """Make a federation of a `flwr_datasets.FederatedDataset`, one client per partition."""
     count = federated.partitioners[split].num_partitions
     clients = [arrays(federated.load_partition(i, split), x=x, y=y) for i in range(count)]
-    held = None if test is None else arrays(federated.load_split(test), x=x, y=y)
-    labels = [pair[1] for pair in (*clients, *([held] if held else []))]
+    test_arrays = None if test is None else arrays(federated.load_split(test), x=x, y=y)
+    labels = [pair[1] for pair in (*clients, *([test_arrays] if test_arrays else []))]
     classes = None if labels[0].is_floating_point() else 1 + max(int(part.max()) for part in labels)
     origin = {"dataset": "flwr-datasets", "split": split, "clients": count}
-    return Federation.from_arrays(clients, held, classes=classes, transform=transform, origin=origin)
+    return Federation.from_arrays(clients, test_arrays, classes=classes, transform=transform, origin=origin)
 
 
 def image_folder(path: Path | str, *, name: str | None = None) -> Dataset:
@@ -80,7 +80,7 @@ def image_folder(path: Path | str, *, name: str | None = None) -> Dataset:
     """
     root = Path(path)
     if not root.is_dir():
-        raise DataError(f"there is no folder {str(root)!r}; give one with a folder of pictures a class")
+        raise DataError(f"there is no folder {str(root)!r}; give one with one folder of pictures per class")
     train = root / "train" if (root / "train").is_dir() else root
     test = next((root / part for part in ("test", "val") if train != root and (root / part).is_dir()), None)
     class_names = sorted(folder.name for folder in train.iterdir() if folder.is_dir())
@@ -110,5 +110,5 @@ def _pictures(folder: Path, class_names: list[str]) -> tuple[np.ndarray, np.ndar
             pictures.append(picture)
             labels.append(label)
     if not pictures:
-        raise DataError(f"no pictures in {folder}; put them in one folder a class ({', '.join(_SUFFIXES)})")
+        raise DataError(f"no pictures in {folder}; put them in one folder per class ({', '.join(_SUFFIXES)})")
     return np.stack(pictures), np.array(labels)

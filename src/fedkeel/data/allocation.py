@@ -1,4 +1,4 @@
-"""How splits deal samples out: sizes, pools, Dirichlet shares, and the repair of shortages."""
+"""How splits allocate samples: client sizes, class pools, Dirichlet shares, and the repair of shortages."""
 
 from __future__ import annotations
 
@@ -36,39 +36,39 @@ def client_sizes(total: int, clients: int, lognormal: float, rng: np.random.Gene
     log_weights = lognormal * rng.standard_normal(clients)
     ends = np.cumsum(np.exp(log_weights - log_weights.max()))
     sizes = np.diff(np.rint(ends / ends[-1] * total).astype(np.int64), prepend=0)
-    return lift(sizes, 1)
+    return raise_to_minimum(sizes, 1)
 
 
-def lift(sizes: Ints, minimum: int) -> Ints:
-    """Raise every size to `minimum`, paid for by cutting the largest to one common level.
+def raise_to_minimum(sizes: Ints, minimum: int) -> Ints:
+    """Raise every size to `minimum`, and cut the largest to one common level to keep the total.
 
-    If the k largest pay, their level is (their sum - need) / k; the right k is the one that makes
-    it highest (fewer payers sink too deep, more would include clients below the level).
+    If the k largest are cut, their level is (their sum - need) / k; the right k is the one that makes
+    it highest (fewer would be cut too deep, more would include clients below the level).
     """
-    lifted = np.maximum(sizes, minimum)
-    need = int((lifted - sizes).sum())
+    raised = np.maximum(sizes, minimum)
+    need = int((raised - sizes).sum())
     if need == 0:
         return sizes
     order = np.argsort(-sizes, kind="stable")
     left = np.cumsum(sizes[order]) - need
     k = int(np.argmax(left / np.arange(1, len(sizes) + 1))) + 1
-    lifted[order[:k]] = even(int(left[k - 1]), k)
-    return lifted
+    raised[order[:k]] = even(int(left[k - 1]), k)
+    return raised
 
 
 def repair(owner: Ints, clients: int, minimum: int, rng: np.random.Generator) -> Ints:
-    """Hand random samples of the largest clients to those with fewer than `minimum`."""
+    """Give random samples of the largest clients to those with fewer than `minimum`."""
     before = np.bincount(owner, minlength=clients)
-    after = lift(before, minimum)
+    after = raise_to_minimum(before, minimum)
     if after is before:
         return owner
     shuffled = rng.permutation(len(owner))
     order = shuffled[np.argsort(owner[shuffled], kind="stable")]
     nth = np.arange(len(owner)) - np.repeat(np.cumsum(before) - before, before)
     released = rng.permutation(order[nth >= after[owner[order]]])
-    mended = owner.copy()
-    mended[released] = np.repeat(np.arange(clients), np.maximum(after - before, 0))
-    return mended
+    repaired = owner.copy()
+    repaired[released] = np.repeat(np.arange(clients), np.maximum(after - before, 0))
+    return repaired
 
 
 def dirichlet_logits(alpha: float, shape: tuple[int, int], rng: np.random.Generator) -> Floats:
@@ -84,35 +84,35 @@ def dirichlet_logits(alpha: float, shape: tuple[int, int], rng: np.random.Genera
 
 
 def normalise(logits: Floats, alpha: float) -> Floats:
-    """Shares, one row a Dirichlet draw; the largest entry of a row always has weight one before."""
+    """Shares, one row per Dirichlet draw; the largest entry of a row has weight one before dividing."""
     with np.errstate(over="ignore"):  # a difference too large for a float is a share of zero
         weights = np.exp((logits - logits.max(axis=1, keepdims=True)) / min(alpha, 1.0))
     return np.asarray(weights / weights.sum(axis=1, keepdims=True), dtype=np.float64)
 
 
-def choose(shares: Floats, row: Ints, rng: np.random.Generator) -> Ints:
+def draw_classes(shares: Floats, row: Ints, rng: np.random.Generator) -> Ints:
     """One class for each entry of `row`, drawn from that row of `shares`; never one with share 0."""
     ends = np.cumsum(shares, axis=1)
     ends /= ends[:, -1:]
-    # All rows laid end to end are one rising sequence, so one search serves every draw. The factor
+    # All rows one after another are one rising sequence, so one search serves every draw. The factor
     # keeps a draw out of the next row when the row number takes the last bits of the sum.
-    line = (ends + np.arange(len(ends))[:, None]).ravel()
+    rising = (ends + np.arange(len(ends))[:, None]).ravel()
     at = row + rng.random(len(row)) * (1 - 1e-9)
-    found: Ints = np.searchsorted(line, at, side="right") - row * shares.shape[1]
+    found: Ints = np.searchsorted(rising, at, side="right") - row * shares.shape[1]
     return found
 
 
-def exhaust(
-    seat: Ints, drawn: Ints, logits: Floats, *, alpha: float, count: Ints, rng: np.random.Generator
+def redraw_exhausted(
+    owner: Ints, drawn: Ints, logits: Floats, *, alpha: float, count: Ints, rng: np.random.Generator
 ) -> tuple[Ints, Ints]:
-    """Shuffle the draws into one queue and make them respect the pools' sizes.
+    """Shuffle the draws (an owner and a class each) into one queue that respects the pools' sizes.
 
     When a class runs out, the later draws of it (and only these: the others already follow the
     renormalised prior) are drawn again from the classes that are left. A class runs out once, so
     there are at most as many passes as classes.
     """
-    order = rng.permutation(len(seat))
-    seat, drawn = seat[order], drawn[order]
+    order = rng.permutation(len(owner))
+    owner, drawn = owner[order], drawn[order]
     open_logits = logits.copy()
     small = np.min_scalar_type(len(count))  # two bytes or fewer are sorted in linear time
     while True:
@@ -120,27 +120,27 @@ def exhaust(
         used = np.bincount(drawn, minlength=len(count))
         over = np.flatnonzero(used > count)
         if over.size == 0:
-            return seat, drawn
+            return owner, drawn
         starts = np.cumsum(used) - used
         refused = queue[starts[over] + count[over]]
         first = int(np.argmin(refused))
         gone = over[first]
         open_logits[:, gone] = -np.inf
         again = queue[starts[gone] + count[gone] : starts[gone] + used[gone]]
-        shares = normalise(open_logits[seat[again]], alpha)
-        drawn[again] = choose(shares, np.arange(len(again)), rng)
+        shares = normalise(open_logits[owner[again]], alpha)
+        drawn[again] = draw_classes(shares, np.arange(len(again)), rng)
 
 
-def deal(classes: int, hand: int, clients: int, rng: np.random.Generator) -> Ints:
-    """`hand` different classes for each client, from a deck that is renewed when it is used up."""
-    hands = np.empty((clients, hand), dtype=np.int64)
-    deck: list[int] = []
+def assign_classes(classes: int, per_client: int, clients: int, rng: np.random.Generator) -> Ints:
+    """Assign different classes to each client from a shuffled list, and a new list when it is used up."""
+    assigned = np.empty((clients, per_client), dtype=np.int64)
+    rest: list[int] = []
     for i in range(clients):
-        cards, deck = deck[:hand], deck[hand:]
-        if len(cards) < hand:
-            fresh = rng.permutation(classes).tolist()
-            more = [c for c in fresh if c not in cards][: hand - len(cards)]
-            deck = [c for c in fresh if c not in more]
-            cards = cards + more
-        hands[i] = cards
-    return hands
+        own, rest = rest[:per_client], rest[per_client:]
+        if len(own) < per_client:
+            shuffled = rng.permutation(classes).tolist()
+            more = [c for c in shuffled if c not in own][: per_client - len(own)]
+            rest = [c for c in shuffled if c not in more]
+            own = own + more
+        assigned[i] = own
+    return assigned

@@ -21,7 +21,7 @@ __all__ = ["Augmentation", "Batch", "Federation", "Transform"]
 Transform: TypeAlias = Callable[[Tensor], Tensor]
 Augmentation: TypeAlias = Callable[[Tensor, torch.Generator], Tensor]
 
-_CHECKED = 2**24  # numbers looked at at once
+_CHECKED = 2**24  # numbers checked at once
 _BLOCK = 2048  # samples gathered and transformed at once: few calls, little memory
 
 
@@ -47,7 +47,7 @@ class Federation:
 
     def __post_init__(self) -> None:
         if len(self.x) != len(self.y):
-            raise DataError(f"{len(self.x)} samples but {len(self.y)} targets: give one target a sample")
+            raise DataError(f"{len(self.x)} samples but {len(self.y)} targets: give one target per sample")
         sizes = self.offsets.diff()
         if len(sizes) - self.held_out < 1:
             raise DataError("a federation needs at least one client that takes part")
@@ -69,9 +69,9 @@ class Federation:
     def from_arrays(
         cls, clients: Sequence[tuple[Any, Any]], test: tuple[Any, Any] | None = None, **options: Any
     ) -> Federation:
-        """Build a federation from one `(x, y)` pair of arrays (or one torch `Dataset`) a client."""
+        """Build a federation from one `(x, y)` pair of arrays (or one torch `Dataset`) per client."""
         if len(clients) == 0:
-            raise DataError("no clients given: pass a list with one (x, y) pair a client")
+            raise DataError("no clients given: pass a list with one (x, y) pair per client")
         if isinstance(clients[0], torch.utils.data.Dataset):
             return cls.from_datasets(clients, test, **options)
         first = _pair(*clients[0], "client 0")
@@ -90,7 +90,7 @@ class Federation:
 
     @classmethod
     def from_datasets(cls, clients: Sequence[Any], test: Any = None, **options: Any) -> Federation:
-        """Build a federation from one map-style torch `Dataset` a client."""
+        """Build a federation from one map-style torch `Dataset` per client."""
         pairs = [arrays(client) for client in clients]
         return cls.from_arrays(pairs, None if test is None else arrays(test), **options)
 
@@ -114,7 +114,7 @@ class Federation:
 
     @cached_property
     def everything(self) -> Batch:
-        """Return all taking-part clients' samples: models are evaluated here where there is no test set."""
+        """Return the samples of all clients that take part: evaluation data if there is no test set."""
         rows = self.index[: int(self.offsets[len(self)])]
         whole = len(rows) == len(self.x) and bool((rows.bincount() == 1).all())
         return (self.x, self.y) if whole else (self.x[rows], self.y[rows])
@@ -198,7 +198,7 @@ def _blocks(order: Sequence[np.ndarray]) -> Iterator[list[np.ndarray]]:
 
 
 def _pool(clients: Sequence[tuple[Any, Any]]) -> tuple[Tensor, Tensor, Tensor]:
-    """Return all samples, all targets and how many are whose, of anything that makes tensors."""
+    """Return all samples, all targets and each client's count, of anything that makes tensors."""
     pairs = [_pair(x, y, f"client {i}") for i, (x, y) in enumerate(clients)]
     for i, pair in enumerate(pairs):
         _check_alike(pair, pairs[0], f"client {i}", "client 0")
@@ -207,7 +207,7 @@ def _pool(clients: Sequence[tuple[Any, Any]]) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _pool_arrays(clients: Sequence[tuple[Any, Any]]) -> tuple[Tensor, Tensor, Tensor] | None:
-    """Return the same of flawless NumPy arrays, ten times faster (a million clients); None of others."""
+    """Return the same for NumPy arrays without faults, ten times faster; None for anything else."""
     xs, ys = [x for x, _ in clients], [y for _, y in clients]
     for parts in (xs, ys):
         if not all(type(array) is np.ndarray and array.ndim for array in parts):
@@ -227,7 +227,7 @@ def _pair(x: Any, y: Any, owner: str) -> Batch:
         raise DataError(f"{owner}: cannot make tensors of its arrays: {problem}") from None
     if x.ndim == 0 or y.ndim == 0 or len(x) != len(y):
         raise DataError(
-            f"{owner}: x has shape {tuple(x.shape)} and y {tuple(y.shape)}: give one row of y a row of x"
+            f"{owner}: x has shape {tuple(x.shape)} and y {tuple(y.shape)}: give one row of y per row of x"
         )
     if len(x) == 0:
         raise DataError(f"{owner} has no samples: leave it out")

@@ -23,7 +23,7 @@ from fedkeel.errors import ConfigError, DataError
 from fedkeel.streams import Stream
 
 
-class Noise(Protocol):
+class PictureNoise(Protocol):
     """A change of pictures that depends on their class, their client and a seed, and on nothing else."""
 
     def __call__(self, x: Tensor, labels: Tensor, clients: Tensor, seed: int) -> Tensor:
@@ -33,7 +33,7 @@ class Noise(Protocol):
 
 @dataclass(frozen=True)
 class ChannelGains:
-    """Cameras differ: client i's channels are multiplied by 1 + sigma·N(0, 1), one draw a channel.
+    """Cameras differ: client i's channels are multiplied by 1 + sigma·N(0, 1), one draw per channel.
 
     FedInit gives no sigma; 0.2, changes of a fifth, is ours.
     """
@@ -68,7 +68,7 @@ class ClassBrightness:
         return _like(x, x.float() + shifts[labels][:, :, None, None])
 
 
-def add_noise(federation: Federation, *noises: Noise, seed: int = 0) -> Federation:
+def add_noise(federation: Federation, *noises: PictureNoise, seed: int = 0) -> Federation:
     """Return the federation with noisy training pictures, each client's its own copy.
 
     A sample that several clients share becomes several samples; held-out clients get noise too.
@@ -111,9 +111,9 @@ class Augment:
             columns = torch.where(mirrored, columns.flip(1), columns)
         shift = torch.randint(2 * self.pad + 1, (2, n, 1), generator=generator)
         rows, columns = torch.arange(height) + shift[0], columns + shift[1]
-        places = rows[:, :, None] * (width + 2 * self.pad) + columns[:, None, :]
+        pixels = rows[:, :, None] * (width + 2 * self.pad) + columns[:, None, :]
         padded = functional.pad(x, (self.pad,) * 4).flatten(2)
-        return padded.gather(2, places.reshape(n, 1, -1).expand(n, channels, -1)).view(x.shape)
+        return padded.gather(2, pixels.reshape(n, 1, -1).expand(n, channels, -1)).view(x.shape)
 
 
 def _normals(seed: int, purpose: str, rows: int, columns: int) -> Tensor:

@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 
 from fedkeel.data.allocation import (
     Ints,
+    assign_classes,
     by_client,
-    choose,
     class_pools,
     client_sizes,
-    deal,
     dirichlet_logits,
+    draw_classes,
     even,
-    exhaust,
     normalise,
+    redraw_exhausted,
     repair,
 )
 from fedkeel.errors import ConfigError, DataError
@@ -47,7 +47,7 @@ class IID:
 
     Sizes differ by at most one, or follow a lognormal law: `lognormal` is the standard deviation of
     the logarithm of a client's size (FedDyn's unbalanced setting uses 0.3). `balanced=True` also gives
-    every client the same mixture of classes: each class is dealt out like cards.
+    every client the same mixture of classes: each class's samples go to the clients in turn.
     """
 
     balanced: bool = False
@@ -59,16 +59,16 @@ class IID:
     def __call__(
         self, labels: NDArray[Any], clients: int, rng: np.random.Generator, groups: NDArray[Any] | None = None
     ) -> list[Ints]:
-        """Deal the samples out to `clients` clients."""
+        """Allocate the samples to `clients` clients."""
         _check_enough(self, len(labels), clients)
         sizes = client_sizes(len(labels), clients, self.lognormal, rng)
-        seat = np.repeat(np.arange(clients), sizes)
+        owner = np.repeat(np.arange(clients), sizes)
         if not self.balanced:
-            return by_client(seat, rng.permutation(len(labels)), clients)
+            return by_client(owner, rng.permutation(len(labels)), clients)
         turn = np.arange(len(labels)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        when = (turn + 0.5) / sizes[seat] if self.lognormal else turn
+        order = (turn + 0.5) / sizes[owner] if self.lognormal else turn
         pools = class_pools(_classes(self, labels)[0], rng)
-        return by_client(seat[np.argsort(when, kind="stable")], pools, clients)
+        return by_client(owner[np.argsort(order, kind="stable")], pools, clients)
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class DirichletByClient:
     """Each client draws a class prior from Dir(alpha), then its samples class by class from it.
 
     Sizes are equal (they differ by at most one) or lognormal as in `IID`. Without replacement
-    (FedDyn, FedSAGD) all samples are dealt out: clients draw in a random interleaved order and a class
+    (FedDyn, FedSAGD) all samples are allocated: clients draw in a random interleaved order and a class
     that has run out leaves everybody's prior, which is renormalised. With replacement (FedInit) a
     class's pool is refilled when it runs out, so clients keep their priors and share samples; within
     a client a sample repeats only if the client wants more of a class than there is.
@@ -133,24 +133,24 @@ class DirichletByClient:
         total = max(len(labels), clients) if self.replacement and len(labels) else len(labels)
         _check_enough(self, total, clients)
         which, count = _classes(self, labels)
-        seat = np.repeat(np.arange(clients), client_sizes(total, clients, self.lognormal, rng))
+        owner = np.repeat(np.arange(clients), client_sizes(total, clients, self.lognormal, rng))
         logits = dirichlet_logits(self.alpha, (clients, len(count)), rng)
-        drawn = choose(normalise(logits, self.alpha), seat, rng)
+        drawn = draw_classes(normalise(logits, self.alpha), owner, rng)
         if not self.replacement:
-            seat, drawn = exhaust(seat, drawn, logits, alpha=self.alpha, count=count, rng=rng)
+            owner, drawn = redraw_exhausted(owner, drawn, logits, alpha=self.alpha, count=count, rng=rng)
         order = np.argsort(drawn, kind="stable")
         nth = np.arange(total) - np.searchsorted(drawn[order], drawn[order])
         first = np.cumsum(count) - count
         samples = class_pools(which, rng)[first[drawn[order]] + nth % count[drawn[order]]]
-        return by_client(seat[order], samples, clients)
+        return by_client(owner[order], samples, clients)
 
 
 @dataclass(frozen=True)
 class Pathological:
     """Each client holds exactly `classes` classes (after McMahan et al. 2017).
 
-    Classes are dealt from a shuffled deck, a new deck when it is used up, so all classes have as
-    good as equally many holders; a class's samples are shared equally by its holders.
+    Classes are assigned from a shuffled list, and a new one when it is used up, so all classes have
+    nearly equally many holders; a class's samples are shared equally by its holders.
     """
 
     classes: int
@@ -161,7 +161,7 @@ class Pathological:
     def __call__(
         self, labels: NDArray[Any], clients: int, rng: np.random.Generator, groups: NDArray[Any] | None = None
     ) -> list[Ints]:
-        """Deal classes to clients, then share each class among its holders."""
+        """Assign classes to clients, then share each class among its holders."""
         _check_enough(self, len(labels), clients)
         which, count = _classes(self, labels)
         if self.classes > len(count):
@@ -173,15 +173,15 @@ class Pathological:
                 f"{self} on {clients} clients covers {clients * self.classes} of {len(count)} classes; "
                 f"use {math.ceil(len(count) / self.classes)} clients or more"
             )
-        hands = deal(len(count), self.classes, clients, rng)
-        holders = np.bincount(hands.ravel(), minlength=len(count))
+        assigned = assign_classes(len(count), self.classes, clients, rng)
+        holders = np.bincount(assigned.ravel(), minlength=len(count))
         if (scarce := np.flatnonzero(count < holders)).size:
             c = scarce[0]
             raise DataError(
                 f"{self} on {clients} clients gives class {np.unique(labels)[c]} to {holders[c]} clients, "
-                f"but it has {count[c]} samples; use fewer clients or fewer classes a client"
+                f"but it has {count[c]} samples; use fewer clients or fewer classes per client"
             )
-        order = np.argsort(hands.ravel(), kind="stable")
+        order = np.argsort(assigned.ravel(), kind="stable")
         amounts = np.concatenate([even(n, k) for n, k in zip(count, holders, strict=True)])
         owner = np.repeat(order // self.classes, amounts)
         return by_client(owner, class_pools(which, rng), clients)
@@ -226,9 +226,9 @@ class Natural:
         chosen = np.sort(rng.choice(fit, clients, replace=False)) if clients < len(fit) else fit
         keep = count[chosen] if self.max_samples is None else np.minimum(count[chosen], self.max_samples)
         start = (np.cumsum(count) - count)[chosen] + rng.integers(0, count[chosen] - keep + 1)
-        seat = np.repeat(np.arange(clients), keep)
-        nth = np.arange(len(seat)) - np.repeat(np.cumsum(keep) - keep, keep)
-        return by_client(seat, np.argsort(which, kind="stable")[start[seat] + nth], clients)
+        owner = np.repeat(np.arange(clients), keep)
+        nth = np.arange(len(owner)) - np.repeat(np.cumsum(keep) - keep, keep)
+        return by_client(owner, np.argsort(which, kind="stable")[start[owner] + nth], clients)
 
     def _members(self, labels: NDArray[Any], groups: NDArray[Any] | None) -> tuple[Ints, Ints]:
         if self.by == "class":

@@ -1,8 +1,8 @@
-"""Which engine, on how many threads? A rule for short runs; for longer ones a measurement, remembered.
+"""Chooses the engine and its threads: by a rule for short runs, for longer ones by a cached measurement.
 
 Two equal calls must give equal bits, so nothing here may choose differently the second time. What is
-measured follows from the size of the run alone; the winner is written to disk before it is used and read from
-there ever after; where the disk cannot be written, the rule decides.
+measured follows from the size of the run alone; the choice is written to disk before it is used and read from
+there from then on; where the disk cannot be written, the rule decides.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ import torch
 from fedkeel.engines.choice_cache import ChoiceCache, fingerprint
 from fedkeel.engines.contract import Choice, Unsuited
 from fedkeel.engines.sizing import sensible_threads, step_flops
-from fedkeel.engines.stopwatch import Build, Lap, best_of, operations, steps_to_time, timer
+from fedkeel.engines.stopwatch import Build, Measurement, best_of, operations, steps_to_time, timer
 from fedkeel.errors import ConfigError
 from fedkeel.oracle import Oracle
 from fedkeel.settings import RunSettings
 
 _MOST_SECONDS = 15.0
 _MOST_SHARE = 0.05  # of the predicted run
-_STEP_SECONDS, _FLOPS_A_SECOND = 1e-4, 1e11  # a fast machine: a run is predicted short rather than long
+_STEP_SECONDS, _FLOPS_PER_SECOND = 1e-4, 1e11  # a fast machine: a run is predicted short rather than long
 _FLOPS_FOR_THREADS = 5e6
-_RECORDING = 0.04  # seconds an operation of the model, its derivatives with it: 94 took four
+_RECORDING = 0.04  # seconds per operation of the model, with its derivatives: 94 took four
 _MARGIN = 0.9  # another engine must take less than this share of serial's time: noise decides nothing
-_HOPELESS = 2.0  # times the best so far: measured once is enough
-_HEATS = 3  # laps in turn between the two best
+_FAR_BEHIND = 2.0  # times the best so far: measured once is enough
+_FINAL_REPETITIONS = 3  # measurements of the two best, in turn
 
-Begin = Callable[["Candidate"], AbstractContextManager[Lap]]
+Begin = Callable[["Candidate"], AbstractContextManager[Measurement]]
 
 _logger = logging.getLogger("fedkeel")
 
@@ -45,23 +45,23 @@ class Candidate(NamedTuple):
     seconds: float
 
     def __str__(self) -> str:
-        """Name it as in a report."""
+        """Return its name in messages."""
         return f"{self.engine} on {self.threads} thread{'s' * (self.threads > 1)}"
 
 
-class Entry(NamedTuple):
-    """A line of the table of candidates: an engine, on one thread or on all, and for which runs.
+class CandidateRule(NamedTuple):
+    """When an engine, on one thread or on all, is a candidate.
 
-    Measuring it takes about `seconds`, and `recording` more for each operation of the model. `pays` is asked
-    with a step's floating-point operations and the cohort. An engine that suits some tasks only raises
-    `Unsuited` when it is begun, which costs nothing and is told among the figures.
+    Measuring it takes about `seconds`, and `recording` more for each operation of the model. `applies` is
+    called with a step's floating-point operations and the cohort. An engine that suits some tasks only raises
+    `Unsuited` when it is built, which takes no time and is listed among the figures.
     """
 
     engine: str
     seconds: float
     recording: float = 0.0
     all_threads: bool = False
-    pays: Callable[[float, int], bool] = lambda flops, cohort: True
+    applies: Callable[[float, int], bool] = lambda flops, cohort: True
 
 
 def _long(flops: float, cohort: int) -> bool:
@@ -72,25 +72,25 @@ def _long_together(flops: float, cohort: int) -> bool:
     return flops * cohort > 10 * _FLOPS_FOR_THREADS
 
 
-# What is quickly measured comes first: a compiler takes its time. Several threads are left out where a step
-# is small: they lose there, and on a busy machine by far.
-ENTRIES = (
-    Entry("serial", 0.2),
-    Entry("serial", 0.2, all_threads=True, pays=_long),
-    Entry("stacked-uncompiled", 0.5, _RECORDING),
-    Entry("stacked", 5.0, _RECORDING),
-    Entry("processes", 4.0),
-    Entry("stacked", 5.0, _RECORDING, all_threads=True, pays=_long_together),
+# What is quickly measured comes first: compiling takes seconds. Several threads are left out where a step
+# is small: they are slower there, and on a busy machine much slower.
+RULES = (
+    CandidateRule("serial", 0.2),
+    CandidateRule("serial", 0.2, all_threads=True, applies=_long),
+    CandidateRule("stacked-uncompiled", 0.5, _RECORDING),
+    CandidateRule("stacked", 5.0, _RECORDING),
+    CandidateRule("processes", 4.0),
+    CandidateRule("stacked", 5.0, _RECORDING, all_threads=True, applies=_long_together),
 )
 
 
 def candidates(flops: float, cohort: int, count: int = 0) -> list[Candidate]:
-    """Return what there is to choose from for a model of `count` operations, in the order of the table."""
+    """Return the candidates for a model of `count` operations, in the order of the rules."""
     cores = torch.get_num_threads()
     found = [
-        Candidate(one.engine, cores if one.all_threads else 1, one.seconds + one.recording * count)
-        for one in ENTRIES
-        if one.pays(flops, cohort)
+        Candidate(rule.engine, cores if rule.all_threads else 1, rule.seconds + rule.recording * count)
+        for rule in RULES
+        if rule.applies(flops, cohort)
     ]
     return list(dict.fromkeys(found))
 
@@ -116,9 +116,11 @@ def decide(
     key = fingerprint(settings, oracle, [str(one) for one in allowed])
     known = cache.read(key)
     if known is not None:
-        return _logged(Choice(**known)._replace(reason="measured before on this machine, and remembered"))
+        return _logged(Choice(**known)._replace(reason="measured before on this machine (cached)"))
     if not cache.writable():
-        return _logged(rule._replace(reason=f"{cache.path} cannot be written, so no measurement could last"))
+        return _logged(
+            rule._replace(reason=f"{cache.path} cannot be written, so a measurement could not be cached")
+        )
     choice = compare(
         allowed,
         begin or (lambda one: timer(settings, oracle.device, Choice(one.engine, one.threads), build)),
@@ -131,14 +133,14 @@ def budget(settings: RunSettings, flops: float) -> float:
     """Return how many seconds may go into measuring."""
     samples = int(settings.federation.sizes.float().mean())
     steps = settings.rounds * settings.cohort_size * settings.work.count(max(1, samples))
-    predicted = steps * (_STEP_SECONDS + flops / _FLOPS_A_SECOND)
+    predicted = steps * (_STEP_SECONDS + flops / _FLOPS_PER_SECOND)
     return min(_MOST_SECONDS, _MOST_SHARE * predicted)
 
 
 def affordable(settings: RunSettings, flops: float, threads: int | None, count: int = 0) -> list[Candidate]:
     """Return the candidates whose measurement fits in the budget; the same for equal runs."""
     left = budget(settings, flops)
-    work = 4 * steps_to_time(settings, flops) * settings.cohort_size * flops / _FLOPS_A_SECOND
+    work = 4 * steps_to_time(settings, flops) * settings.cohort_size * flops / _FLOPS_PER_SECOND
     chosen = []
     for one in candidates(flops, settings.cohort_size, count):
         if one.seconds + work <= left and threads in {None, one.threads}:
@@ -157,53 +159,53 @@ def compare(
 
     The first, serial, is measured whatever it takes, and stays unless another is clearly faster.
     """
-    race = _Race(limit, clock)
+    comparison = _EngineComparison(limit, clock)
     with ExitStack() as open_engines:
         for one in allowed:
-            race.enter(one, begin, open_engines)
-        best = race.winner()
-    return Choice(best.engine, best.threads, "measured: the fastest step of one client", race.figures())
+            comparison.measure(one, begin, open_engines)
+        best = comparison.fastest()
+    return Choice(best.engine, best.threads, "measured: the fastest step of one client", comparison.figures())
 
 
-class _Race:
-    """Candidates and their times so far. The limit is looked at before whatever takes time."""
+class _EngineComparison:
+    """Candidates and their times so far. The limit is checked before whatever takes time."""
 
     def __init__(self, limit: float, clock: Callable[[], float]) -> None:
         self._clock, self._end = clock, clock() + limit
         self._times: dict[Candidate, float] = {}
-        self._laps: dict[Candidate, Lap] = {}
-        self._told: dict[str, float | str] = {}
+        self._measurements: dict[Candidate, Measurement] = {}
+        self._reasons: dict[str, float | str] = {}
 
-    def enter(self, one: Candidate, begin: Begin, open_engines: ExitStack) -> None:
-        """Measure a candidate, or note why not: once where it is far behind or was ready too late."""
-        self._told[str(one)] = "no time was left to measure it"
+    def measure(self, one: Candidate, begin: Begin, open_engines: ExitStack) -> None:
+        """Measure a candidate, or note why not: only once if it is far behind or was built too late."""
+        self._reasons[str(one)] = "no time was left to measure it"
         if self._times and self._left() < one.seconds:
             return
         try:
-            lap = open_engines.enter_context(begin(one))
+            measurement = open_engines.enter_context(begin(one))
         except (Unsuited, ConfigError) as problem:
-            self._told[str(one)] = str(problem)
+            self._reasons[str(one)] = str(problem)
             return
-        ahead = min(self._times.values(), default=float("inf"))
+        best = min(self._times.values(), default=float("inf"))
         self._times[one] = best_of(
-            lap, lambda seconds: seconds > _HOPELESS * ahead or self._left() < 0, self._clock
+            measurement, lambda seconds: seconds > _FAR_BEHIND * best or self._left() < 0, self._clock
         )
-        self._laps[one] = lap
+        self._measurements[one] = measurement
 
-    def winner(self) -> Candidate:
-        """Measure the two best in turn where there is time, so that both see the same machine."""
+    def fastest(self) -> Candidate:
+        """Measure the two best in turn where there is time, so that both run under the same conditions."""
         finalists = sorted(self._times, key=self._score)[:2]
-        heats: list[list[float]] = []
-        while len(finalists) == 2 and len(heats) < _HEATS and self._left() > 0:
-            heats.append([self._laps[one]() for one in finalists])
-        if heats:
-            self._times |= dict(zip(finalists, map(min, zip(*heats, strict=True)), strict=True))
+        repetitions: list[list[float]] = []
+        while len(finalists) == 2 and len(repetitions) < _FINAL_REPETITIONS and self._left() > 0:
+            repetitions.append([self._measurements[one]() for one in finalists])
+        if repetitions:
+            self._times |= dict(zip(finalists, map(min, zip(*repetitions, strict=True)), strict=True))
         return min(finalists, key=self._score)
 
     def figures(self) -> dict[str, float | str]:
-        """Return microseconds a step, or the reason why there are none, in the order of entering."""
+        """Return microseconds per step, or the reason why there are none, in the order of measuring."""
         measured = {str(one): round(seconds * 1e6, 1) for one, seconds in self._times.items()}
-        return self._told | measured
+        return self._reasons | measured
 
     def _score(self, one: Candidate) -> float:
         """Return its seconds; serial's count for a little less."""
@@ -215,7 +217,7 @@ class _Race:
 
 def _logged(choice: Choice) -> Choice:
     figures = "; ".join(
-        f"{name}: {value if isinstance(value, str) else f'{value:g} µs a step'}"
+        f"{name}: {value if isinstance(value, str) else f'{value:g} µs per step'}"
         for name, value in choice.figures.items()
     )
     _logger.info(

@@ -1,4 +1,4 @@
-"""What is remembered of this machine: one small file a question, written once."""
+"""Engines chosen by measurement on this machine: one small file per kind of run, written once."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from fedkeel.files import cache_directory
 from fedkeel.oracle import Oracle
 from fedkeel.settings import RunSettings
 
-_FORM = 2  # of a remembered answer, and of how it was found
+_VERSION = 2  # of the files, and of how engines are measured
 
 
-def fingerprint(settings: RunSettings, oracle: Oracle, asked: Sequence[str]) -> str:
-    """Return a name for the question: model, shapes, cohort, machine and version; not the method."""
+def fingerprint(settings: RunSettings, oracle: Oracle, candidates: Sequence[str]) -> str:
+    """Return the key of a kind of run: model, shapes, cohort, machine and version; not the method."""
     federation, work = settings.federation, settings.work
     facts = {
-        "form": _FORM,
+        "form": _VERSION,
         "model": repr(settings.task.model),
         "task": settings.task.describe(),
         "layout": repr(oracle.layout),
@@ -35,27 +35,27 @@ def fingerprint(settings: RunSettings, oracle: Oracle, asked: Sequence[str]) -> 
         "cohort": settings.cohort_size,
         "machine": [platform.node(), platform.machine(), os.cpu_count(), torch.get_num_threads()],
         "torch": torch.__version__,
-        "asked": list(asked),
+        "asked": list(candidates),
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 class ChoiceCache:
-    """Answers kept in the user's cache directory. The first answer to a question stays."""
+    """Choices kept in the user's cache directory. The first choice for a key stays."""
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path or cache_directory() / "engines"
 
     def read(self, key: str) -> dict[str, Any] | None:
-        """Return a remembered answer."""
+        """Return the cached choice, None if there is none."""
         try:
-            answer: dict[str, Any] = json.loads((self.path / f"{key}.json").read_text(encoding="utf-8"))
+            choice: dict[str, Any] = json.loads((self.path / f"{key}.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
-        return answer
+        return choice
 
     def writable(self) -> bool:
-        """Tell whether an answer could be kept."""
+        """Tell whether a choice could be kept."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.path):
@@ -63,17 +63,17 @@ class ChoiceCache:
         except OSError:
             return False
 
-    def keep(self, key: str, answer: dict[str, Any]) -> dict[str, Any]:
-        """Keep an answer and return the one that is kept: an older one where another process was first."""
-        final, number = self.path / f"{key}.json", os.getpid()
-        fresh = final.with_suffix(f".{number}")
-        fresh.write_text(json.dumps(answer), encoding="utf-8")
+    def keep(self, key: str, choice: dict[str, Any]) -> dict[str, Any]:
+        """Keep a choice and return the one that is kept: an older one where another process was first."""
+        final = self.path / f"{key}.json"
+        fresh = final.with_suffix(f".{os.getpid()}")
+        fresh.write_text(json.dumps(choice), encoding="utf-8")
         try:
-            if self.read(key) is None:  # absent, or torn by a crash
+            if self.read(key) is None:  # absent, or cut short by a crash
                 final.unlink(missing_ok=True)
                 os.link(fresh, final)
         except FileExistsError:
             pass
         finally:
             fresh.unlink()
-        return self.read(key) or answer
+        return self.read(key) or choice

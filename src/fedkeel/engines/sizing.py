@@ -1,4 +1,4 @@
-"""What a step is made of, from the layers of the model: the same answer on every run and machine."""
+"""The size of a step, from the layers of the model: the same in every run and on every machine."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from fedkeel.data.federation import Batch
 from fedkeel.oracle import Oracle
 from fedkeel.settings import RunSettings
 
-_FLOPS_WORTH_THREADS = 2e7  # a step below this is faster on one thread, a busy machine makes it ten times so
-_PICTURES_WORTH = 0.5  # numbers that convolutions give a number of their weights
+_FLOPS_WORTH_THREADS = 2e7  # a smaller step is faster on one thread, on a busy machine ten times so
+_LEAST_OUTPUTS = 0.5  # numbers that convolutions give, per number of their weights
 
 
 def first_batch(settings: RunSettings, limit: int) -> Batch:
@@ -25,7 +25,7 @@ def batch_size(settings: RunSettings) -> int:
 
 
 def sensible_threads(settings: RunSettings, oracle: Oracle) -> int:
-    """Return how many threads a step deserves, from its operations."""
+    """Return how many threads a step should use, from its operations."""
     return torch.get_num_threads() if step_flops(settings, oracle) > _FLOPS_WORTH_THREADS else 1
 
 
@@ -37,57 +37,57 @@ def step_flops(settings: RunSettings, oracle: Oracle, *, recurrent: bool = False
 
 
 def forward_flops(module: nn.Module, inputs: Tensor, *, recurrent: bool = False) -> float:
-    """Count the operations of a pass in the layers' matrices: each is applied once a place of its output.
+    """Count the operations of a pass: each layer's matrices are applied once per position of its output.
 
-    Recurrent layers do not count unless asked for: they are many small products one after another, of which
-    nobody knows without trying whether more threads help. torch's own counter imports its compiler, which
+    Recurrent layers do not count unless asked for: they are many small products one after another, and
+    whether more threads help those shows only when one tries. torch's own counter imports its compiler, which
     takes three seconds.
     """
     left_out = (nn.Embedding,) if recurrent else (nn.RNNBase, nn.Embedding)
     return sum(
         2 * weight.numel() * shape.numel() / shape[1 if weight.ndim > 2 else -1]
-        for layer, shape in outputs(module, inputs)
+        for layer, shape in layer_outputs(module, inputs)
         if not isinstance(layer, left_out)
         for weight in layer.parameters(recurse=False)
         if weight.ndim > 1
     )
 
 
-def numbers_given(module: nn.Module, inputs: Tensor) -> int:
-    """Return how many numbers the layers without parts of their own give."""
-    return sum(shape.numel() for layer, shape in outputs(module, inputs) if not list(layer.children()))
+def activation_count(module: nn.Module, inputs: Tensor) -> int:
+    """Return how many numbers the layers without children give."""
+    return sum(shape.numel() for layer, shape in layer_outputs(module, inputs) if not list(layer.children()))
 
 
 def fits_channels_last(settings: RunSettings, oracle: Oracle) -> bool:
     """Tell whether the model has convolutions and is faster on batches in channels-last memory.
 
-    Weights stay in the plain format and are laid out anew for every pass, so where they outweigh the
-    pictures (a deep network's last layers, short minibatches) the plain format is faster for all.
+    Weights stay in the default format and are converted in every pass, so where they outnumber the
+    convolutions' outputs (a deep network's last layers, short minibatches) the default format is faster.
     """
     inputs, _ = oracle.to_device(first_batch(settings, limit=2))
     if inputs.ndim != 4:
         return False
     try:
-        seen = outputs(oracle.eval_copy, inputs.contiguous(memory_format=torch.channels_last))
-    except RuntimeError:  # the model reshapes with view(), which needs the plain format
+        seen = layer_outputs(oracle.eval_copy, inputs.contiguous(memory_format=torch.channels_last))
+    except RuntimeError:  # the model reshapes with view(), which needs the default format
         return False
     convolutions = [(layer, shape) for layer, shape in seen if isinstance(layer, nn.Conv2d)]
     weights = sum(layer.weight.numel() for layer, _ in convolutions)
-    pictures = sum(shape.numel() for _, shape in convolutions) / len(inputs) * batch_size(settings)
-    return bool(convolutions) and pictures > _PICTURES_WORTH * weights
+    activations = sum(shape.numel() for _, shape in convolutions) / len(inputs) * batch_size(settings)
+    return bool(convolutions) and activations > _LEAST_OUTPUTS * weights
 
 
 @torch.no_grad()
-def outputs(module: nn.Module, inputs: Tensor) -> list[tuple[nn.Module, torch.Size]]:
-    """Return the shapes of what each layer gives in a pass; of several things, the first."""
+def layer_outputs(module: nn.Module, inputs: Tensor) -> list[tuple[nn.Module, torch.Size]]:
+    """Return each layer and the shape of its output in a pass; of several outputs, the first."""
     seen: list[tuple[nn.Module, torch.Size]] = []
 
-    def note(layer: nn.Module, _: object, output: object) -> None:
+    def remember(layer: nn.Module, _: object, output: object) -> None:
         first = output[0] if isinstance(output, tuple) and output else output
         if isinstance(first, Tensor):
             seen.append((layer, first.shape))
 
-    handles = [layer.register_forward_hook(note) for layer in module.modules()]
+    handles = [layer.register_forward_hook(remember) for layer in module.modules()]
     try:
         module(inputs)
     finally:

@@ -1,4 +1,4 @@
-"""How long does a step of one client take on an engine?"""
+"""Measures how long a step of one client takes on an engine."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from fedkeel.reducers import Mean
 from fedkeel.settings import RunSettings
 
 _STEPS = 8
-_LONG = 5e8  # operations
-_LITTLE = 1e8  # operations that so many more short steps may take: a walk's first costs spread over all of it
-_LAPS = 5
+_LONG_STEP = 5e8  # operations
+_SHORT_RUN = 1e8  # operations; of short steps more are timed, since the first costs of a walk count for all
+_REPETITIONS = 5
 _ENOUGH_SECONDS = 0.3
 
 Build = Callable[[Choice, RunSettings, Oracle], Engine]
-Lap = Callable[[], float]  # runs a cohort once and returns the seconds per step of one client
+Measurement = Callable[[], float]  # runs a cohort once and returns the seconds per step of one client
 
 
 def steps_to_time(settings: RunSettings, flops: float) -> int:
     """Return how many steps are timed together: where steps are long, one is enough."""
-    if flops > _LONG:
+    if flops > _LONG_STEP:
         return 1
-    steps = max(_STEPS, int(_LITTLE / max(1.0, flops)))
+    steps = max(_STEPS, int(_SHORT_RUN / max(1.0, flops)))
     return min(steps, settings.work.count(int(settings.federation.sizes[0])))
 
 
-class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts the tensor operations inside its block."""
 
     def __init__(self) -> None:
@@ -52,9 +52,9 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def operations(settings: RunSettings, oracle: Oracle) -> int:
-    """Return how many tensor operations a forward pass has: the more, the longer a step is recorded."""
+    """Return how many tensor operations a forward pass has: the more, the longer recording a step takes."""
     inputs, _ = oracle.to_device(first_batch(settings, limit=2))
-    counter, model = _Counter(), oracle.eval_copy
+    counter, model = _OperationCounter(), oracle.eval_copy
     with torch.no_grad(), counter:
         model(inputs)
     return counter.count
@@ -67,11 +67,12 @@ def timer(
     choice: Choice,
     build: Build,
     clock: Callable[[], float] = time.perf_counter,
-) -> Iterator[Lap]:
-    """Make an engine ready; yield what lets a cohort take a few steps that lead nowhere and times them.
+) -> Iterator[Measurement]:
+    """Build an engine; yield a function that times a few steps of a cohort at rate zero.
 
-    What an engine does at once depends on the cohort, so it is as large as in the run, but for serial. The
-    first run, which compiles and warms up, is over by then. Raises `Unsuited` where the engine cannot run it.
+    How many clients an engine runs at once depends on the cohort, so it is as large as in the run, except for
+    serial. The first run, which compiles and warms up, is not timed. Raises `Unsuited` where the engine does
+    not suit the task.
     """
     oracle = Oracle(settings.task, device)
     steps = steps_to_time(settings, step_flops(settings, oracle, recurrent=True))
@@ -81,28 +82,28 @@ def timer(
     request = _request(oracle, clients)
     memory = ClientMemory(request.algorithm.enlist(request.down.x))
 
-    def lap() -> float:
+    def measure() -> float:
         before = clock()
         engine.run(request, [memory] * len(clients))
         return (clock() - before) / (steps * len(clients))
 
     with closing(build(choice, short, oracle)) as engine:
-        lap()
-        yield lap
+        measure()
+        yield measure
 
 
-def best_of(lap: Lap, enough: Callable[[float], bool], clock: Callable[[], float]) -> float:
-    """Return the least seconds of a few laps: fewer where they are long, or where one is `enough`."""
-    started, best = clock(), lap()
-    for _ in range(_LAPS - 1):
+def best_of(measure: Measurement, enough: Callable[[float], bool], clock: Callable[[], float]) -> float:
+    """Return the least seconds of a few repetitions: fewer if they are long, or if one is `enough`."""
+    started, best = clock(), measure()
+    for _ in range(_REPETITIONS - 1):
         if enough(best) or clock() - started > _ENOUGH_SECONDS:
             break
-        best = min(best, lap())
+        best = min(best, measure())
     return best
 
 
 def _request(oracle: Oracle, clients: list[int]) -> RoundRequest:
-    """Return a round of FedAvg at rate zero: all of a step's work, and no way to diverge."""
+    """Return a round of FedAvg at rate zero: all of a step's work, and it cannot diverge."""
     algorithm = Algorithm()
     down = algorithm.broadcast(algorithm.init(oracle.point.clone()))
     return RoundRequest(algorithm, 0, 0.0, down, oracle.buffers.clone(), clients, [1.0] * len(clients))

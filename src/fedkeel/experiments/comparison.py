@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import shlex
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedkeel.errors import ConfigError, Diverged, StorageError
+from fedkeel.experiments import COMPARISON_FILE
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.expression import parse_method, spell_method
 from fedkeel.files import storage_errors, write_durably
+from fedkeel.report.measures import Measure, parse_measure
 from fedkeel.report.tables import Trial
-from fedkeel.running.round import Row
 from fedkeel.running.run_directory import read_rows
-from fedkeel.tomlfile import dump
+from fedkeel.tomlfile import dump, inline
 
-FILE = "comparison.toml"
+if TYPE_CHECKING:
+    from fedkeel.running.round import Row
+
 SPEED_ONLY = ("rounds", "engine", "threads", "workers", "checkpoint_every", "target")
 
 
@@ -57,15 +59,18 @@ class PlannedRun(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Methods and seeds, and the experiment that all runs share."""
+    """Methods, each with the name of its directory, and seeds, and the experiment that all runs share."""
 
     methods: tuple[str, ...]
+    folders: tuple[str, ...]
     seeds: tuple[int, ...]
     base: Experiment
+    measure: str = "final"
 
     @classmethod
-    def of(cls, methods: Sequence[str], seeds: int, base: Experiment) -> Comparison:
-        """Check the methods and compare them on that many seeds."""
+    def of(cls, methods: Sequence[str], seeds: int, base: Experiment, measure: str = "final") -> Comparison:
+        """Check the methods and compare them on that many seeds; `measure` says what counts."""
+        parse_measure(measure)
         if not methods:
             raise ConfigError("nothing to compare: name the methods, as in fedkeel compare fedavg scaffold")
         made: dict[str, str] = {}
@@ -74,40 +79,51 @@ class Comparison(NamedTuple):
             if key in made:
                 raise ConfigError(f"{text!r} is given twice (as {made[key]!r}): leave one out")
             made[key] = text
-        return cls(tuple(spell_method(text) for text in methods), tuple(range(seeds)), base)
+        named = tuple(spell_method(text) for text in methods)
+        return cls(named, tuple(map(folder, named)), tuple(range(seeds)), base, measure)
 
     def jobs(self, out: Path) -> list[PlannedRun]:
         """Return the runs, seed after seed, so that a first impression of all methods comes early."""
         return [
-            PlannedRun(method, self.experiment(method, seed), out / folder(method) / f"seed-{seed}")
+            PlannedRun(method, self.experiment(method, seed), out / name / f"seed-{seed}")
             for seed in self.seeds
-            for method in self.methods
+            for method, name in zip(self.methods, self.folders, strict=True)
         ]
 
     def experiment(self, method: str, seed: int) -> Experiment:
-        """Return what one run trains."""
-        return self.base.with_settings([f"method={json.dumps(method)}", f"seed={seed}"])
+        """Return what one run trains; both were checked when the comparison was made."""
+        return self.base.model_copy(update={"method": method, "seed": seed})
+
+    @property
+    def score(self) -> Measure:
+        """Return what a run is scored by."""
+        return parse_measure(self.measure)
 
     def save(self, out: Path) -> None:
         """Write what is compared, so that the comparison can be resumed and shown."""
         table = {
             "methods": list(self.methods),
+            "folders": list(self.folders),
             "seeds": list(self.seeds),
+            "measure": self.measure,
             "experiment": self.base.table(),
         }
         with storage_errors(out):
             out.mkdir(parents=True, exist_ok=True)
-            write_durably(out / FILE, dump(table).encode())
+            write_durably(out / COMPARISON_FILE, dump(table).encode())
 
     @classmethod
     def load(cls, out: Path) -> Comparison:
-        """Read a comparison back."""
+        """Read a comparison back as it was saved, without checking it again, which would need PyTorch."""
         try:
-            table = tomllib.loads((out / FILE).read_text())
+            table = tomllib.loads((out / COMPARISON_FILE).read_text())
             methods, seeds = tuple(table["methods"]), tuple(table["seeds"])
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, KeyError, TypeError) as problem:
-            raise StorageError(f"{out / FILE}: cannot be read: {problem}") from None
-        return cls(methods, seeds, Experiment.from_table(table.get("experiment", {})))
+            folders = tuple(table["folders"] if "folders" in table else map(folder, methods))
+            base, measure = Experiment.unchecked(table["experiment"]), table.get("measure", "final")
+            parse_measure(measure)
+            return cls(methods, folders, seeds, base, measure)
+        except (OSError, ValueError, KeyError, TypeError) as problem:
+            raise StorageError(f"{out / COMPARISON_FILE}: cannot be read: {problem}") from None
 
     def command(self) -> str:
         """Return the command line that makes this comparison again."""
@@ -116,6 +132,7 @@ class Comparison(NamedTuple):
                 "fedkeel compare",
                 *map(shlex.quote, self.methods),
                 f"--seeds {len(self.seeds)}",
+                *([] if self.measure == "final" else [f"--measure {self.measure}"]),
                 *self._settings(),
             ]
         )
@@ -157,4 +174,4 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else dump({"v": value}).removeprefix("v = ").strip()
+    return value if isinstance(value, str) else inline(value)

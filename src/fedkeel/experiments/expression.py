@@ -19,7 +19,7 @@ Names = Mapping[str, Callable[..., Any]]
 
 _WORDS = {"true": True, "false": False, "none": None}
 _LONGEST = 1_000
-_SHOWN = 60  # characters on either side of the place that an error points at
+_SHOWN = 60  # characters on either side of where an error points
 _HYPHEN = re.compile(r"""("[^"]*"|'[^']*')|(?<=[A-Za-z0-9_])-(?=[A-Za-z_])""")
 
 
@@ -36,8 +36,8 @@ def parse(text: str, names: Names, *, kind: str = "value") -> Any:
     try:
         tree = ast.parse(source, mode="eval")
     except SyntaxError as problem:
-        place = min(max((problem.offset or 1) - 1, 0), len(text))
-        raise ConfigError(_pointed(text, place, f"not a {kind}: {problem.msg}")) from None
+        position = min(max((problem.offset or 1) - 1, 0), len(text))
+        raise ConfigError(_pointed(text, position, f"not a {kind}: {problem.msg}")) from None
     except (ValueError, RecursionError, MemoryError) as problem:
         raise ConfigError(f"{text[:60]!r} is not a {kind}: {problem}") from None
     return _Reader(text, {_plain(name): call for name, call in names.items()}, names, kind).top(tree.body)
@@ -157,7 +157,7 @@ class _Reader(NamedTuple):
         """Call what a name stands for."""
         function = self.calls.get(_plain(name.id))
         if function is None:
-            start = self.place(name)
+            start = self.position(name)
             word = self.text[start : start + len(name.id)]
             raise self.problem(name, f"there is no {self.kind} {word!r}; {did_you_mean(word, self.names)}")
         takes = inspect.signature(function).parameters
@@ -179,16 +179,16 @@ class _Reader(NamedTuple):
         """Return an error that points at a part of the text."""
         if isinstance(node, ast.Name) and len(node.id) == len(self.text):
             return ConfigError(message)
-        return ConfigError(_pointed(self.text, self.place(node), message))
+        return ConfigError(_pointed(self.text, self.position(node), message))
 
-    def place(self, node: ast.expr) -> int:
+    def position(self, node: ast.expr) -> int:
         """Return where a part begins, in characters (the parser counts bytes)."""
         return len(self.text.encode()[: node.col_offset].decode(errors="ignore"))
 
 
-def _pointed(text: str, place: int, message: str) -> str:
-    start = max(0, place - _SHOWN)
-    return f"{message}\n  {text[start : place + _SHOWN]}\n  {' ' * (place - start)}^"
+def _pointed(text: str, position: int, message: str) -> str:
+    start = max(0, position - _SHOWN)
+    return f"{message}\n  {text[start : position + _SHOWN]}\n  {' ' * (position - start)}^"
 
 
 def _plain(name: str) -> str:

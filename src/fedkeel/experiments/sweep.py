@@ -18,9 +18,9 @@ from fedkeel.errors import ConfigError, Stopped
 from fedkeel.experiments.comparison import SPEED_ONLY, PlannedRun
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.files import storage_errors, write_durably
-from fedkeel.report.lines import lines
-from fedkeel.report.tables import Summary, Trial, final, reachable_target, summarise
-from fedkeel.studies.artifacts import claim
+from fedkeel.report.charts import line_chart
+from fedkeel.report.tables import MethodSummary, Trial, final, reachable_target, summarise
+from fedkeel.studies.artifacts import open_directory
 
 
 class Sweep(NamedTuple):
@@ -81,7 +81,7 @@ def play(
 
     `done` hears of each run, how many there are now, and whether it was there already.
     """
-    claim(out, "sweep", sweep.settings())
+    open_directory(out, "sweep", sweep.settings())
     jobs = sweep.jobs(out)
     trials: dict[tuple[str, int], Trial] = {}
 
@@ -132,9 +132,9 @@ def _run(label: str, table: dict[str, Any], directory: str) -> Trial:
 
 
 class SweepOutcome(NamedTuple):
-    """A sweep's table, the best value by mean final accuracy, and the plot."""
+    """A sweep's table, the plot, and the best value by mean final accuracy: one without a diverged seed."""
 
-    lines: list[Summary]
+    lines: list[MethodSummary]
     best: str | None
     plot: str
 
@@ -145,7 +145,8 @@ def conclude(sweep: Sweep, trials: Sequence[Trial]) -> SweepOutcome:
         line for line in summarise(trials, sweep.base.target or reachable_target(trials)) if line.model == "x"
     ]
     evaluated = [line for line in table if line.accuracy is not None]
-    best = max(evaluated, key=lambda line: line.accuracy or 0.0).method if evaluated else None
+    whole = [line for line in evaluated if not line.failed]  # none is best by the seeds that survived
+    best = max(whole, key=lambda line: line.accuracy or 0.0).method if whole else None
     positions = {value: _number(value, index) for index, value in enumerate(sweep.values)}
     mean = sorted((positions[line.method], 100 * (line.accuracy or 0.0)) for line in evaluated)
     series = {"mean": mean}
@@ -153,7 +154,8 @@ def conclude(sweep: Sweep, trials: Sequence[Trial]) -> SweepOutcome:
         for seed in sweep.seeds:
             ends = [(positions[t.method], final(t)) for t in trials if t.seed == seed]
             series[f"seed {seed}"] = sorted((a, 100 * b) for a, b in ends if b is not None)
-    return SweepOutcome(table, best, lines(f"final accuracy, % against {sweep.over}", series, x=sweep.over))
+    plot = line_chart(f"final accuracy, % against {sweep.over}", series, x=sweep.over)
+    return SweepOutcome(table, best, plot.file())
 
 
 def report(sweep: Sweep, trials: Sequence[Trial], out: Path) -> dict[str, Any]:

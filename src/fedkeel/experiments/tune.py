@@ -12,7 +12,7 @@ from fedkeel.errors import ConfigError, Diverged, Stopped
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.expression import parse
 from fedkeel.streams import Stream
-from fedkeel.studies.artifacts import claim
+from fedkeel.studies.artifacts import open_directory
 
 JOURNAL = "journal.log"
 _BRACES = r"\{([^{}]*)\}"
@@ -60,7 +60,7 @@ class SearchedSetting(NamedTuple):
         """Return what its values are called: the key, numbered where there are several."""
         if len(self.ranges) == 1:
             return [self.key]
-        return [f"{self.key}[{place}]" for place in range(len(self.ranges))]
+        return [f"{self.key}[{index}]" for index in range(len(self.ranges))]
 
     def setting(self, chosen: Mapping[str, Any]) -> str:
         """Return the setting with its values, by their names, in it."""
@@ -115,7 +115,7 @@ def tune(
     """
     optuna = _optuna()
     _check(base, knobs)
-    claim(out, "search", {**base.table(), "knobs": [repr(one) for one in knobs]})
+    open_directory(out, "search", {**base.table(), "knobs": [repr(one) for one in knobs]})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         backend = optuna.storages.journal.JournalFileBackend(str(out / JOURNAL))

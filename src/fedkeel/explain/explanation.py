@@ -53,7 +53,7 @@ class Load(NamedTuple):
         return (self.vectors * d + self.scalars) * each
 
 
-class Knob(NamedTuple):
+class MethodKnob(NamedTuple):
     """An argument of a method: whose it is, what it is set to, its default, what is allowed."""
 
     owner: str
@@ -76,7 +76,7 @@ class Explanation(NamedTuple):
     other_models: int
     full_gradient: bool
     effective_l2: str | None
-    knobs: list[Knob]
+    knobs: list[MethodKnob]
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; bytes are for a million parameters of four bytes."""
@@ -96,11 +96,11 @@ class Explanation(NamedTuple):
         return "\n".join(lines).rstrip()
 
     def _costs(self) -> list[str]:
-        passes = [f"{self.gradients_per_step} gradient{'s' * (self.gradients_per_step > 1)} a step"]
+        passes = [f"{self.gradients_per_step} gradient{'s' * (self.gradients_per_step > 1)} per step"]
         if self.other_models:
             passes.append(f"forward passes of {self.other_models} other model{'s' * (self.other_models > 1)}")
         if self.full_gradient:
-            passes.append("one gradient over all of a client's data a round")
+            passes.append("one gradient over all of a client's data per round")
         kept = f" ({', '.join(self.memory.names)})" if self.memory.names else ""
         lines = [
             f"{'a client receives':<18}{self.down}{_megabytes(self.down)}",
@@ -175,7 +175,7 @@ def about(algorithm: Algorithm) -> str:
     return "\n\n".join([*texts, *([about(inner)] if isinstance(inner, Algorithm) else [])])
 
 
-def knobs(value: Any) -> typing.Iterator[Knob]:
+def knobs(value: Any) -> typing.Iterator[MethodKnob]:
     """Yield a value's knobs, then those of the values inside."""
     inside = []
     for name, field in type(value).__pydantic_fields__.items():
@@ -186,7 +186,7 @@ def knobs(value: Any) -> typing.Iterator[Knob]:
             continue
         known = ALIASES.get((type(value).__name__, name), name)
         default = None if field.is_required() else repr(field.default)
-        yield Knob(
+        yield MethodKnob(
             type(value).__name__, known, repr(given), default, _allowed(field.annotation, field.metadata)
         )
     for given in inside:
@@ -251,17 +251,17 @@ def _allowed(kind: Any, limits: list[Any]) -> str:
         kind, *more = typing.get_args(kind)
         limits = [*limits, *(limit for part in more for limit in getattr(part, "metadata", [part]))]
     if typing.get_origin(kind) is Literal:
-        return " or ".join(repr(word) for word in typing.get_args(kind))
+        return " or ".join(repr(choice) for choice in typing.get_args(kind))
     if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
         return ", ".join(_allowed(one, []) for one in typing.get_args(kind))
-    words = {float: "a number", int: "a whole number", bool: "True or False", type(None): "None"}
+    names = {float: "a number", int: "a whole number", bool: "True or False", type(None): "None"}
     bounds = [
         f"{sign} {getattr(limit, name):g}"
         for name, sign in (("gt", "above"), ("ge", "from"), ("lt", "below"), ("le", "up to"))
         for limit in limits
         if getattr(limit, name, None) is not None
     ]
-    return " ".join([words.get(kind, getattr(kind, "__name__", str(kind))), *bounds])
+    return " ".join([names.get(kind, getattr(kind, "__name__", str(kind))), *bounds])
 
 
 def _until(until: int | float | Callable[..., bool] | None) -> str:

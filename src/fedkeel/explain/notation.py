@@ -23,7 +23,7 @@ def render(given: Any) -> str:
 
 def _sum(given: Any) -> str:
     terms = list(given.parts)
-    first = next((place for place, (factor, _) in enumerate(terms) if factor > 0), 0)
+    first = next((index for index, (factor, _) in enumerate(terms) if factor > 0), 0)
     terms.insert(0, terms.pop(first))
     text = ""
     for factor, term in terms:

@@ -116,7 +116,7 @@ class Symbol:
     def __le__(self, other: Any) -> Any:
         return _compare(self, "≤", other, lambda a, b: a <= b)
 
-    def __getitem__(self, place: Any) -> Symbol:
+    def __getitem__(self, index: Any) -> Symbol:
         return self
 
     def __getattr__(self, method: str) -> Any:

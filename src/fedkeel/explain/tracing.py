@@ -151,7 +151,7 @@ def _cohort() -> Cohort:
 
 
 def as_sharp(given: Any) -> Sharp | None:
-    """Return a plan's sharp word in full; a bare number is its rho."""
+    """Return a plan's `sharp` in full; a bare number is its rho."""
     return given if given is None or isinstance(given, Sharp) else Sharp(given)
 
 
@@ -214,9 +214,9 @@ def _rules(before: Record, after: Record) -> list[tuple[Symbol, Symbol]]:
 def _lines(rules: list[tuple[Symbol, Symbol]]) -> list[str]:
     """Return the rules, in an order and with a ⁺ that let one rule use the result of another."""
     done = []
-    for place, (label, value) in enumerate(rules):
+    for index, (label, value) in enumerate(rules):
         others = [
-            rule for i, rule in enumerate(rules) if i != place and (str(rule[1]) != str(value) or i < place)
+            rule for i, rule in enumerate(rules) if i != index and (str(rule[1]) != str(value) or i < index)
         ]
         done.append((label, _with_news(value, others)))
     waiting = {str(label) for label, _ in done}

@@ -17,25 +17,38 @@ from fedkeel.vector import Vector
 
 _SEED = 20_230  # of the sketch: the same in every run and process
 _TINY = 1e-300
+_LAST = "cosine/last_round_with"
 
 
-class Note(NamedTuple):
-    """A client's last unit move, the sum of all, their number; the whole moves of chosen rounds as rows."""
+class MoveNotes(NamedTuple):
+    """What a client keeps of its moves.
+
+    The last unit move, the sum of all, their number; the whole moves of chosen rounds, one per row. With
+    `each_round` also the unit move of every participation, one per row, and its round (−1: a free row).
+    """
 
     last: Vector
     total: Vector
     seen: Vector
-    marks: Tensor
+    chosen: Tensor
+    units: Tensor
+    rounds: Tensor
 
 
-class Alike(NamedTuple):
-    """Cosines with the move before, with all earlier ones, and whether there are any; with chosen rounds'."""
+class Cosines(NamedTuple):
+    """A client's cosines, and beside each whether the client has a move to compare with.
+
+    With the move before and with all earlier ones (`has`), with those of chosen rounds (`has_chosen`), with
+    that of each earlier round (`has_each`).
+    """
 
     previous: Vector
     earlier: Vector
     has: Vector
-    marks: Vector
-    marked: Vector
+    chosen: Vector
+    has_chosen: Vector
+    each: Vector
+    has_each: Vector
 
 
 @frozen
@@ -44,14 +57,18 @@ class Cosine(Probe):
 
     The mean over all earlier ones is the product with the mean of their unit vectors, so nothing but that is
     kept. Moves of more than `size` numbers are compared on a sketch of that size (each number is added with a
-    random sign to a random place): a cosine is then off by about `cosine/error` = 1/√size, less in the mean.
-    `exact=(10, 50)` keeps the moves of these rounds whole and compares all later ones with them:
-    `cosine/round-10`. Columns: `cosine/previous`, `cosine/earlier`, `cosine/error`; None where no client of
-    the cohort took part before. Clients keep two sketches and a model for each chosen round.
+    random sign to a random position): a cosine is then off by about `cosine/error` = 1/√size, less in the
+    mean. `exact=(10, 50)` keeps the moves of these rounds whole and compares all later ones with them:
+    `cosine/round-10`. `each_round=True` is Rethinking's Figure 1c to the letter, the move of the last round
+    against that of each earlier one: the last row's `cosine/last_round_with` lists the mean cosine with the
+    rounds 0, 1, …, None where no client of the last cohort took part. Columns: `cosine/previous`,
+    `cosine/earlier`, `cosine/error`; None where no client of the cohort took part before. Clients keep two
+    sketches, a model for each chosen round, and with `each_round` a sketch for each of their rounds.
     """
 
     exact: tuple[int, ...] = ()
     size: Count = 4096
+    each_round: bool = False
     every: Count = 1
 
     always = True
@@ -60,8 +77,9 @@ class Cosine(Probe):
 
     def names(self, layout: Layout) -> tuple[str, ...]:
         """Return its columns."""
-        marks = (f"cosine/round-{round}" for round in self.exact)
-        return ("cosine/previous", "cosine/earlier", "cosine/error", *marks)
+        chosen = (f"cosine/round-{round}" for round in self.exact)
+        last = (_LAST,) if self.each_round else ()
+        return ("cosine/previous", "cosine/earlier", "cosine/error", *chosen, *last)
 
     def begin(self, x0: Vector, layout: Layout) -> Record:
         """Remember how long a model is."""
@@ -71,40 +89,44 @@ class Cosine(Probe):
         """Start without moves."""
         d = int(state)
         empty = torch.zeros(min(d, self.size), dtype=torch.float32)
-        return Note(empty, empty, number(0), torch.zeros((len(self.exact), d if self.exact else 0)))
+        chosen = torch.zeros((len(self.exact), d if self.exact else 0))
+        units, rounds = empty.new_zeros((0, len(empty))), torch.zeros(0, dtype=torch.float64)
+        return MoveNotes(empty, empty, number(0), chosen, units, rounds)
 
     def measure(self, view: ClientView, notes: Record, brief: Record) -> tuple[Record, Record]:
         """Compare the move with those before it, and note it."""
         move = view.move.cpu()
         now = _unit(sketch(move, self.size))
-        notes = Note(*(part.cpu() for part in notes))  # where a resumed run has put them
-        has = float(notes.seen) > 0
-        marks = notes.marks
-        alike = Alike(
+        notes = MoveNotes(*(part.cpu() for part in notes))  # where a resumed run has put them
+        has, chosen = float(notes.seen) > 0, notes.chosen
+        cosines = Cosines(
             _cosine(now, notes.last) if has else number(0),
             torch.dot(now, notes.total.double()).reshape(1) / notes.seen if has else number(0),
             number(has),
-            torch.cat([_cosine(move, mark) for mark in marks]) if len(marks) else number(0),
-            (marks != 0).any(1).double() if len(marks) else number(0),
+            torch.cat([_cosine(move, one) for one in chosen]) if len(chosen) else number(0),
+            (chosen != 0).any(1).double() if len(chosen) else number(0),
+            *(_with_each(now, notes, view.round) if self.each_round else (number(0), number(0))),
         )
         if view.round in self.exact:
-            marks = marks.clone()
-            marks[self.exact.index(view.round)] = move
+            chosen = chosen.clone()
+            chosen[self.exact.index(view.round)] = move
         short = now.float()
-        return alike, Note(short, notes.total + short, notes.seen + 1, marks)
+        noted = MoveNotes(short, notes.total + short, notes.seen + 1, chosen, notes.units, notes.rounds)
+        return cosines, _with_move(noted, short, view.round) if self.each_round else noted
 
     def report(self, state: Record, seen: RoundView) -> tuple[Columns, Record]:
         """Average over the clients that took part before."""
-        alike: Alike = seen.measures
-        share, d = float(alike.has), int(state)
+        cosines: Cosines = seen.measures
         columns: Columns = {
-            "cosine/previous": float(alike.previous) / share if share else None,
-            "cosine/earlier": float(alike.earlier) / share if share else None,
-            "cosine/error": 1 / math.sqrt(self.size) if d > self.size else 0.0,
+            "cosine/previous": _mean(cosines.previous, cosines.has),
+            "cosine/earlier": _mean(cosines.earlier, cosines.has),
+            "cosine/error": 1 / math.sqrt(self.size) if int(state) > self.size else 0.0,
         }
-        for place, round in enumerate(self.exact):
-            marked = float(alike.marked[place])
-            columns[f"cosine/round-{round}"] = float(alike.marks[place]) / marked if marked else None
+        for index, round in enumerate(self.exact):
+            columns[f"cosine/round-{round}"] = _mean(cosines.chosen[index], cosines.has_chosen[index])
+        if self.each_round and seen.round + 1 == seen.run.rounds:
+            each = zip(cosines.each, cosines.has_each, strict=True)
+            columns[_LAST] = [_mean(total, share) for total, share in each][: seen.round]
         return columns, state
 
 
@@ -112,15 +134,42 @@ def sketch(vector: Vector, size: int) -> Vector:
     """Return a vector in `size` numbers: inner products are kept up to about 1/√size of the norms."""
     if len(vector) <= size:
         return vector
-    places, signs = _places(len(vector), size)
-    return vector.new_zeros(size).index_add_(0, places, vector * signs)
+    positions, signs = _positions(len(vector), size)
+    return vector.new_zeros(size).index_add_(0, positions, vector * signs)
 
 
 @lru_cache(maxsize=4)
-def _places(d: int, size: int) -> tuple[Tensor, Tensor]:
+def _positions(d: int, size: int) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(_SEED)
-    places = torch.randint(size, (d,), generator=generator)
-    return places, (torch.randint(2, (d,), generator=generator) * 2 - 1).double()
+    positions = torch.randint(size, (d,), generator=generator)
+    return positions, (torch.randint(2, (d,), generator=generator) * 2 - 1).double()
+
+
+def _with_each(now: Vector, notes: MoveNotes, round: int) -> tuple[Vector, Vector]:
+    """Return the cosines with the moves noted of each earlier round, by round, and which there are."""
+    cosines, has = (torch.zeros(max(1, round), dtype=torch.float64) for _ in range(2))
+    taken = notes.rounds >= 0
+    rounds = notes.rounds[taken].long()
+    cosines[rounds] = notes.units[taken].double() @ now
+    has[rounds] = 1
+    return cosines, has
+
+
+def _with_move(notes: MoveNotes, unit: Vector, round: int) -> MoveNotes:
+    """Note a unit move in a free row; rows double when all are taken, so that shapes seldom change."""
+    row = int(notes.seen) - 1
+    units, rounds = notes.units.clone(), notes.rounds.clone()
+    if row == len(units):
+        more = max(1, len(units))
+        units = torch.cat([units, units.new_zeros((more, units.shape[1]))])
+        rounds = torch.cat([rounds, rounds.new_full((more,), -1)])
+    units[row], rounds[row] = unit, round
+    return notes._replace(units=units, rounds=rounds)
+
+
+def _mean(total: Tensor, share: Tensor) -> float | None:
+    """Return the mean over the clients that count, from the means over all of both."""
+    return float(total) / float(share) if float(share) else None
 
 
 def _unit(vector: Vector) -> Vector:

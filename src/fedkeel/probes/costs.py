@@ -1,4 +1,4 @@
-"""What a round costs: bytes, passes, memory (the ledger behind `fedkeel costs`)."""
+"""What a round costs: bytes, passes, memory (`fedkeel costs` reads these columns)."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Totals(NamedTuple):
 class Costs(Probe):
     """What the round cost and what the run has cost so far. On by default.
 
-    `costs/bytes`: down and up; `downlink="broadcast"` counts what is sent down once a round instead of once a
-    client, as FedSAGD does. `costs/gradients`: passes over minibatches, those of full gradients too.
+    `costs/bytes`: down and up; `downlink="broadcast"` counts what is sent down once per round instead of once
+    per client, as FedSAGD does. `costs/gradients`: passes over minibatches, those of full gradients too.
     `costs/forwards`: forward passes. Each is summed over the run as `costs/total_bytes` and so on.
     `costs/client_memory`: the most bytes that a client of the cohort keeps for the method;
     `costs/server_memory`: the server's. Engines that do not count passes leave those None. The row's

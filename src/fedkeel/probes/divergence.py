@@ -21,7 +21,7 @@ class Sums(NamedTuple):
     squares: Vector
 
 
-class Note(NamedTuple):
+class LastModel(NamedTuple):
     """The model with which the client last ended."""
 
     last: Vector
@@ -39,7 +39,7 @@ class Divergence(Probe):
     """Δ = mean ‖w_i − x‖² after aggregation, w_i the model with which client i last ended (FedInit §5.4).
 
     `over="all"` takes all clients, with w_i = x⁰ where one never took part, from running sums of w_i − x⁰ and
-    its square in float64: O(d) at the server, one model a client in its notes. `over="cohort"` takes this
+    its square in float64: O(d) at the server, one model per client in its notes. `over="cohort"` takes this
     round's clients and keeps nothing. Columns: `divergence`, or `divergence/cohort`.
     """
 
@@ -68,7 +68,7 @@ class Divergence(Probe):
 
     def enlist(self, state: Record) -> Record:
         """A client that never took part stands at x⁰."""
-        return Note(state.x0) if self.keeps else Nothing()
+        return LastModel(state.x0) if self.keeps else Nothing()
 
     def measure(self, view: ClientView, notes: Record, brief: Record) -> tuple[Record, Record]:
         """Give the change of the client's model, or its move."""
@@ -76,10 +76,10 @@ class Divergence(Probe):
             return Change(view.move, squared(view.move)), notes
         end, last = view.walk.end.double(), notes.last.double()
         moved = end - last
-        return Change(moved, torch.dot(moved, end + last).reshape(1)), Note(view.walk.end)
+        return Change(moved, torch.dot(moved, end + last).reshape(1)), LastModel(view.walk.end)
 
     def report(self, state: Record, seen: RoundView) -> tuple[Columns, Record]:
-        """Put the squares together: mean‖u_i‖² − 2·v·mean u_i + ‖v‖² with v = x − x⁰."""
+        """Combine the sums: mean‖u_i‖² − 2·v·mean u_i + ‖v‖² with v = x − x⁰."""
         change: Change = seen.measures
         if not self.keeps:
             v = (seen.x - seen.down.x).double()

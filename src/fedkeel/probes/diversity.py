@@ -37,7 +37,7 @@ class Diversity(Probe):
 
     `of="h_i"` (FedDyn), `of="c_i"` (SCAFFOLD) is the same over all clients' memories of that name. The server
     keeps their mean, so Σh_i = C·h and only the change of ‖h_i‖² travels; this needs uniform weights.
-    Columns: `diversity`, or `diversity/h_i`. Cost: a pass over the model a client and round.
+    Columns: `diversity`, or `diversity/h_i`. Cost: one pass over the model per client and round.
     """
 
     of: str = MOVES

@@ -36,7 +36,7 @@ class Losses(Probe):
         return tuple(f"losses/{kind}" for kind in kinds)
 
     def report(self, state: Record, seen: RoundView) -> tuple[Columns, Record]:
-        """Judge the model on every kind of data there is."""
+        """Evaluate the model on every kind of data there is."""
         found: dict[str, float | None] = {"train": train_loss(seen)}
         if seen.federation.test is not None:
             found["test"] = seen.evaluate(seen.x, seen.federation.test)["loss"]
@@ -49,7 +49,7 @@ class Losses(Probe):
         return {f"losses/{kind}": loss for kind, loss in found.items()}, state
 
 
-class Best(NamedTuple):
+class BestLoss(NamedTuple):
     """The lowest training loss seen so far."""
 
     loss: Vector
@@ -72,18 +72,18 @@ class ExcessRisk(Probe):
         return ("excess/generalisation", "excess/optimisation")
 
     def begin(self, x0: Vector, layout: Layout) -> Record:
-        """Know what was given."""
-        return Best(number(math.inf if self.best is None else self.best))
+        """Start from the loss that was given."""
+        return BestLoss(number(math.inf if self.best is None else self.best))
 
     def report(self, state: Record, seen: RoundView) -> tuple[Columns, Record]:
-        """Judge the model on training and test data."""
+        """Evaluate the model on training and test data."""
         loss = train_loss(seen)
         best = min(loss, float(state.loss))
         test = seen.federation.test
         columns: Columns = {"excess/optimisation": loss - best}
         if test is not None:
             columns["excess/generalisation"] = seen.evaluate(seen.x, test)["loss"] - loss
-        return columns, Best(number(best))
+        return columns, BestLoss(number(best))
 
 
 @frozen
@@ -111,7 +111,7 @@ class ClientAccuracy(Probe):
             )
 
     def report(self, state: Record, seen: RoundView) -> tuple[Columns, Record]:
-        """Judge the model on each client's data."""
+        """Evaluate the model on each client's data."""
         clients = range(len(seen.federation))
         each = sorted(seen.evaluate(seen.x, data)[self.metric] for data in _each(seen.federation, clients))
         worst = each[: max(1, math.ceil(self.share * len(each) - 1e-9))]

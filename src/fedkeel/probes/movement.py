@@ -15,7 +15,7 @@ from fedkeel.vector import Vector, distance
 class Update(Probe):
     """The global update, V2 = ‖x_{t+1} − x_t‖² (FedInit, Appendix A). On by default.
 
-    Column: `global_update`. Cost: one pass over the model a round, at the server.
+    Column: `global_update`. Cost: one pass over the model per round, at the server.
     """
 
     every: Count = 1
@@ -29,7 +29,7 @@ class Update(Probe):
         return {"global_update": distance(seen.x, seen.x_before) ** 2}, state
 
 
-class Walked(NamedTuple):
+class WalkSums(NamedTuple):
     """A client's Σ‖y_k − x‖² and its number of steps."""
 
     path2: Vector
@@ -57,14 +57,14 @@ class Drift(Probe):
     def measure(self, view: ClientView, notes: Record, brief: Record) -> tuple[Record, Record]:
         """Give the walk's sum and its number of steps."""
         assert view.path2 is not None
-        return Walked(view.path2, view.walk.steps.double()), notes
+        return WalkSums(view.path2, view.walk.steps.double()), notes
 
     def report(self, state: Record, seen: RoundView) -> tuple[Columns, Record]:
         """Average over clients, and over clients and steps."""
-        walked: Walked = seen.measures
+        sums: WalkSums = seen.measures
         return {
-            "local_updates": float(walked.path2),
-            "drift": float(walked.path2 / walked.steps),
+            "local_updates": float(sums.path2),
+            "drift": float(sums.path2 / sums.steps),
         }, state
 
 
@@ -78,7 +78,7 @@ class Layers(Probe):
     every: Count = 1
 
     def names(self, layout: Layout) -> tuple[str, ...]:
-        """Return a column a layer."""
+        """Return one column per layer."""
         return tuple(f"layers/{name}" for name in layout.names)
 
     def report(self, state: Record, seen: RoundView) -> tuple[Columns, Record]:

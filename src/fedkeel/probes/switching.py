@@ -20,33 +20,53 @@ from fedkeel.theory.rethinking import eta
 from fedkeel.vector import Vector
 
 SERVER = "server"
-_START = torch.tensor([0, 0, 0, -1, 0, 0], dtype=torch.float64)
 
 
-class Curve(NamedTuple):
-    """T, ΣC_0..C_{T−1}, C_T, the round of the switch (−1: none yet); the sum of known c_i and their number.
+class SwitchingState(NamedTuple):
+    """T; Σ_i Σ_{t<T} c_i^t, Σ_i c_i^T and the number of clients known so far; the switch's round; the stage.
 
-    `optimum` is the model that the gradients are compared with, empty for `reference="server"`.
+    The round of the switch is −1 while there is none. For `reference="server"` there is one c, ‖h^t‖².
+    `optimum` is the model that the gradients are compared with, `start` the first model of the stage (empty
+    until known).
     """
 
     values: Vector
     optimum: Vector
+    start: Vector
 
 
-class Gap(NamedTuple):
-    """A client's ‖∇L_i(w_i) − ∇L_i(θ*)‖²; averaged: its change, and whether the client is new."""
+class Reference(NamedTuple):
+    """What a client is told: the model to compare with, the stage's first model and its number."""
+
+    optimum: Vector
+    start: Vector
+    stage: Vector
+
+
+class ClientGap(NamedTuple):
+    """A client's c_i = ‖∇L_i(w_i) − ∇L_i(θ*)‖², and the stage it was measured in."""
+
+    value: Vector
+    stage: Vector
+
+
+class GapChange(NamedTuple):
+    """The change of c_i; for a client new in the stage also 1 and its c_i at the stage's first model."""
 
     value: Vector
     new: Vector
+    first: Vector
 
 
 @frozen
 class Switching(Probe):
     """Proposition 1: FedDyn stops paying at the first T with T·η·(C_T − mean C_0..C_{T−1}) ≥ ζ.
 
-    C_t is the mean over clients of ‖∇L_i(θ_i) − ∇L_i(θ*)‖² and needs the optimum. `reference="server"` takes
-    ‖h^t‖² in its place (the proof uses no more than ‖h‖² ≤ C_t); `reference="model.safetensors"` takes full
-    gradients against that model, at the last end of every client that took part so far. η = 1/(2α) + L/(2α²)
+    C_t is the mean over clients of c_i = ‖∇L_i(θ_i) − ∇L_i(θ*)‖² and needs the optimum.
+    `reference="server"` takes ‖h^t‖² in its place (the proof uses no more than ‖h‖² ≤ C_t), so C_0 = 0.
+    `reference="model.safetensors"` takes full gradients against that model, at each client's last end, and at
+    the stage's first model before its first turn. All C_t of a sum, C_0 too, are over the clients that took
+    part so far; a client's first turn also measures what it was before. η = 1/(2α) + L/(2α²)
     with FedDyn's α. Without `zeta` it only reports: κ_0 > 0 needs α > 26.9·L, which α in use never meet, so
     the theory gives no ζ and the number is yours to choose. ‖h‖² rises at first: rounds T ≤ `warm_up` never
     switch. Columns: `switching/C`, `switching/D` (D_T, with ζ only), `switching/gain` (the left side) and
@@ -87,40 +107,51 @@ class Switching(Probe):
             _load(self.reference, run.layout)
 
     def begin(self, x0: Vector, layout: Layout) -> Record:
-        """C_0 is ‖h^0‖² = 0, or not known before the first round."""
-        optimum = x0[:0] if self.reference == SERVER else _load(self.reference, layout).to(x0)
-        return Curve(_START, optimum)
+        """Start at T = 0 with ‖h^0‖² = 0, or with no client known."""
+        known = self.reference != SERVER
+        optimum = _load(self.reference, layout).to(x0) if known else x0[:0]
+        return SwitchingState(_fresh(0), optimum, x0 if known else x0[:0])
 
     def renew(self, state: Record) -> Record:
-        """A new stage has a curve of its own."""
-        return Curve(_START, state.optimum)
+        """A new stage has a curve and a first model of its own."""
+        return SwitchingState(_fresh(float(state.values[-1]) + 1), state.optimum, state.optimum[:0])
 
     def brief(self, state: Record) -> Record:
         """Tell clients the reference."""
-        return None if self.reference == SERVER else state.optimum
+        if self.reference == SERVER:
+            return None
+        return Reference(state.optimum, state.start, state.values[-1:])
 
     def enlist(self, state: Record) -> Record:
         """A client's gap is not known at first."""
-        return Nothing() if self.reference == SERVER else Gap(number(0), number(1))
+        return Nothing() if self.reference == SERVER else ClientGap(number(0), number(-1))
 
     def measure(self, view: ClientView, notes: Record, brief: Record) -> tuple[Record, Record]:
-        """Give the change of the client's gap."""
-        gap = squared(view.gradient(view.walk.end) - view.gradient(brief))
-        return Gap(gap - notes.value, notes.new), Gap(gap, number(0))
+        """Give the change of the client's gap, and in its first turn the gap at the stage's first model."""
+        best = view.gradient(brief.optimum)
+        gap = squared(view.gradient(view.walk.end) - best)
+        kept = ClientGap(gap, brief.stage)
+        if float(notes.stage) == float(brief.stage):
+            return GapChange(gap - notes.value, number(0), number(0)), kept
+        start = brief.start if brief.start.numel() else view.x
+        return GapChange(gap, number(1), squared(view.gradient(start) - best)), kept
 
     def report(self, state: Record, seen: RoundView) -> tuple[Columns, Record]:
         """Go on with the curve where the stage has an h."""
         alpha = _alpha(seen.algorithm)
         if alpha is None:
             return {}, state
-        T, total, last, switched, known, clients = state.values.tolist()
-        T, total = T + 1, total + last
+        T, past, present, clients, switched, stage = state.values.tolist()
+        T, past = T + 1, past + present
         if self.reference == SERVER:
-            C = float(squared(next(t for n, t in leaves(seen.after) if n.rpartition(".")[2] == "h")))
+            present = float(squared(next(t for n, t in leaves(seen.after) if n.rpartition(".")[2] == "h")))
+            clients = 1.0
         else:
-            known += len(seen.clients) * float(seen.measures.value)
-            clients += len(seen.clients) * float(seen.measures.new)
-            C = known / clients
+            count = len(seen.clients)
+            past += T * count * float(seen.measures.first)  # C_0 to C_{T−1} of those that are new
+            present += count * float(seen.measures.value)
+            clients += count * float(seen.measures.new)
+        C, total = present / clients, past / clients
         rate = eta(self.L, alpha)
         gain = rate * (T * C - total)
         if self.zeta is not None and switched < 0 and self.warm_up < T and gain >= self.zeta:
@@ -131,8 +162,13 @@ class Switching(Probe):
             "switching/gain": gain,
             "switching/round": None if switched < 0 else int(switched),
         }
-        values = torch.tensor([T, total, C, switched, known, clients], dtype=torch.float64)
-        return columns, Curve(values, state.optimum)
+        values = torch.tensor([T, past, present, clients, switched, stage], dtype=torch.float64)
+        start = state.start if state.start.numel() or self.reference == SERVER else seen.x_before
+        return columns, SwitchingState(values, state.optimum, start)
+
+
+def _fresh(stage: float) -> Vector:
+    return torch.tensor([0, 0, 0, 0, -1, stage], dtype=torch.float64)
 
 
 @frozen

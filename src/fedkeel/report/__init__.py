@@ -1,16 +1,22 @@
-"""Reports: tables of methods × seeds, a verdict with its interval, a page with curves."""
+"""Reports: tables of methods × seeds, a verdict with its intervals, a page with curves."""
 
+from fedkeel.report.measures import FINAL, Measure, parse_measure
 from fedkeel.report.page import make_page
-from fedkeel.report.tables import Summary, Trial, reachable_target, summarise
-from fedkeel.report.verdict import Difference, Verdict, judge
+from fedkeel.report.ranking import Difference, RankedMethod
+from fedkeel.report.tables import MethodSummary, Trial, reachable_target, summarise
+from fedkeel.report.verdict import ComparisonVerdict, find_verdict
 
 __all__ = [
+    "FINAL",
+    "ComparisonVerdict",
     "Difference",
-    "Summary",
+    "Measure",
+    "MethodSummary",
+    "RankedMethod",
     "Trial",
-    "Verdict",
-    "judge",
+    "find_verdict",
     "make_page",
+    "parse_measure",
     "reachable_target",
     "summarise",
 ]

@@ -1,6 +1,6 @@
-"""Methods × seeds as a table: final accuracy, what it took to reach a target, and the time.
+"""Methods × seeds as a table: accuracies by a chosen measure, what it took to reach a target, and the time.
 
-This room imports nothing heavy: it reads rows of histories, wherever they come from.
+Nothing heavy is imported here: it reads rows of histories, wherever they come from.
 """
 
 from __future__ import annotations
@@ -10,10 +10,19 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-Row = Mapping[str, Any]
+from fedkeel.report.explosion import find_explosion
+from fedkeel.report.measures import FINAL, Measure, parse_measure
+
+HistoryRow = Mapping[str, Any]
 
 UNFINISHED = "unfinished"  # the problem of a run that was stopped, or has not begun
-HEADINGS = ("method", "final accuracy", "rounds to target", "sent to target", "seconds")
+COLUMNS = ("accuracy", "rounds_to_target", "bytes_to_target", "seconds")
+_HEADINGS = {
+    "rounds_to_target": "rounds to target",
+    "bytes_to_target": "sent to target",
+    "seconds_to_target": "seconds to target",
+    "seconds": "seconds",
+}
 
 
 class Trial(NamedTuple):
@@ -21,15 +30,25 @@ class Trial(NamedTuple):
 
     method: str
     seed: int
-    rows: Sequence[Row]
+    rows: Sequence[HistoryRow]
     problem: str | None = None
 
 
-class Summary(NamedTuple):
-    """A method over its seeds. `model` is which of its models was judged: x, FedDyn also gamma.
+class TargetCost(NamedTuple):
+    """What a run took to reach a target: rounds, bytes down and up, seconds."""
 
-    `spread` is the standard deviation over seeds (None for one seed); `rounds` and `bytes` are means over
-    the `reached` seeds that reached the target; `seconds` is the mean time of a run.
+    rounds: int
+    bytes: int
+    seconds: float
+
+
+class MethodSummary(NamedTuple):
+    """A method over its seeds. `model` is which of its models was evaluated: x, FedDyn also gamma.
+
+    `accuracy` is the mean of the chosen `measure` over the seeds that finished, `spread` their standard
+    deviation (None for one seed); `others` has mean and spread of the further measures that were asked for.
+    `failed` counts the seeds that diverged. `rounds`, `bytes` and `seconds_to_target` are means over the
+    `reached` seeds that reached the target; `seconds` is the mean time of a run.
     """
 
     method: str
@@ -37,11 +56,14 @@ class Summary(NamedTuple):
     seeds: int
     failed: int
     unfinished: int
+    measure: str
     accuracy: float | None
     spread: float | None
+    others: dict[str, tuple[float | None, float | None]]
     reached: int
     rounds: float | None
     bytes: float | None
+    seconds_to_target: float | None
     seconds: float
 
     @property
@@ -50,16 +72,33 @@ class Summary(NamedTuple):
         return self.method if self.model == "x" else f"{self.method} ({self.model})"
 
 
-def curve(rows: Iterable[Row], model: str = "x") -> list[tuple[int, float]]:
-    """Return (rounds done, accuracy) of every round that was judged."""
+def curve(rows: Iterable[HistoryRow], model: str = "x") -> list[tuple[int, float]]:
+    """Return (rounds done, accuracy) of every round with an evaluation."""
     column = "accuracy" if model == "x" else f"accuracy/{model}"
     return [(row["round"] + 1, row[column]) for row in rows if row.get(column) is not None]
 
 
-def final(trial: Trial, model: str = "x") -> float | None:
-    """Return the last accuracy of a run; None where it ended early or was never judged."""
+def why_diverged(trial: Trial) -> str | None:
+    """Return why a run counts as diverged: it was stopped for it, or its loss or norm has exploded."""
+    stopped = trial.problem not in (None, UNFINISHED)
+    return trial.problem if stopped else find_explosion(trial.rows)
+
+
+def is_unfinished(trial: Trial) -> bool:
+    """Tell whether a run has rounds left to play that are worth it."""
+    return trial.problem == UNFINISHED and why_diverged(trial) is None
+
+
+def score(trial: Trial, measure: Measure = FINAL, model: str = "x") -> float | None:
+    """Return a run's score; None where it diverged, ended early or was never evaluated."""
     points = curve(trial.rows, model)
-    return points[-1][1] if points and trial.problem is None else None
+    usable = points and trial.problem is None and why_diverged(trial) is None
+    return measure.score(points) if usable else None
+
+
+def final(trial: Trial, model: str = "x") -> float | None:
+    """Return the last accuracy of a run; None where it diverged, ended early or was never evaluated."""
+    return score(trial, FINAL, model)
 
 
 def by_method(trials: Iterable[Trial]) -> dict[str, list[Trial]]:
@@ -71,7 +110,7 @@ def by_method(trials: Iterable[Trial]) -> dict[str, list[Trial]]:
 
 
 def models_of(trials: Sequence[Trial]) -> list[str]:
-    """Return the models that were judged in these runs, x first."""
+    """Return the models that were evaluated in these runs, x first."""
     columns = dict.fromkeys(key for trial in trials for row in trial.rows[-1:] for key in row)
     return ["x", *(key.removeprefix("accuracy/") for key in columns if key.startswith("accuracy/"))]
 
@@ -83,65 +122,110 @@ def reachable_target(trials: Iterable[Trial]) -> float | None:
     return lowest if lowest > 0 else None
 
 
-def summarise(trials: Sequence[Trial], target: float | None) -> list[Summary]:
-    """Return one line for each method and each of its models."""
+def summarise(
+    trials: Sequence[Trial],
+    target: float | None,
+    measure: Measure = FINAL,
+    columns: Sequence[str] = COLUMNS,
+) -> list[MethodSummary]:
+    """Return one line for each method and each of its models.
+
+    `measure` is what `accuracy` means; `columns` may name further measures, as `top` or `smoothed:50`.
+    """
     return [
-        _line(method, group, model, target)
-        for method, group in by_method(trials).items()
+        _line(group, model, target, measure, columns)
+        for group in by_method(trials).values()
         for model in models_of(group)
     ]
 
 
-def _line(method: str, group: Sequence[Trial], model: str, target: float | None) -> Summary:
-    ends = [end for trial in group if (end := final(trial, model)) is not None]
-    costs = [cost for trial in group if (cost := cost_to(trial.rows, target, model)) is not None]
-    return Summary(
-        method=method,
+def _line(
+    group: Sequence[Trial], model: str, target: float | None, measure: Measure, columns: Sequence[str]
+) -> MethodSummary:
+    reasons = [why_diverged(trial) for trial in group]
+    costs = [
+        cost
+        for trial, reason in zip(group, reasons, strict=True)
+        if reason is None and (cost := cost_to(trial.rows, target, model)) is not None
+    ]
+    accuracy, spread = _mean_and_spread(group, measure, model)
+    return MethodSummary(
+        method=group[0].method,
         model=model,
         seeds=len(group),
-        failed=sum(trial.problem not in (None, UNFINISHED) for trial in group),
-        unfinished=sum(trial.problem == UNFINISHED for trial in group),
-        accuracy=statistics.fmean(ends) if ends else None,
-        spread=statistics.stdev(ends) if len(ends) > 1 else None,
+        failed=sum(reason is not None for reason in reasons),
+        unfinished=sum(map(is_unfinished, group)),
+        measure=str(measure),
+        accuracy=accuracy,
+        spread=spread,
+        others={name: _mean_and_spread(group, parse_measure(name), model) for name in _measures(columns)},
         reached=len(costs),
-        rounds=statistics.fmean(rounds for rounds, _ in costs) if costs else None,
-        bytes=statistics.fmean(sent for _, sent in costs) if costs else None,
+        rounds=statistics.fmean(cost.rounds for cost in costs) if costs else None,
+        bytes=statistics.fmean(cost.bytes for cost in costs) if costs else None,
+        seconds_to_target=statistics.fmean(cost.seconds for cost in costs) if costs else None,
         seconds=statistics.fmean(sum(row.get("seconds") or 0.0 for row in trial.rows) for trial in group),
     )
 
 
-def cost_to(rows: Iterable[Row], target: float | None, model: str = "x") -> tuple[int, int] | None:
-    """Return the rounds and the bytes, down and up, until the target was first reached."""
+def _measures(columns: Sequence[str]) -> list[str]:
+    return [name for name in columns if name != "accuracy" and name not in _HEADINGS]
+
+
+def _mean_and_spread(
+    group: Sequence[Trial], measure: Measure, model: str
+) -> tuple[float | None, float | None]:
+    scores = [value for trial in group if (value := score(trial, measure, model)) is not None]
+    mean = statistics.fmean(scores) if scores else None
+    return mean, statistics.stdev(scores) if len(scores) > 1 else None
+
+
+def cost_to(rows: Iterable[HistoryRow], target: float | None, model: str = "x") -> TargetCost | None:
+    """Return the rounds, the bytes down and up, and the seconds until the target was first reached."""
     column = "accuracy" if model == "x" else f"accuracy/{model}"
-    sent = 0
+    sent, seconds = 0, 0.0
     for row in rows:
         sent += row["bytes_down"] + row["bytes_up"]
+        seconds += row.get("seconds") or 0.0
         accuracy = row.get(column)
         if target is not None and accuracy is not None and accuracy >= target:
-            return row["round"] + 1, sent
+            return TargetCost(row["round"] + 1, sent, seconds)
     return None
 
 
-def cells(line: Summary) -> tuple[str, ...]:
-    """Return a line as text, one cell a heading."""
+def headings(target: float | None, measure: Measure = FINAL, columns: Sequence[str] = COLUMNS) -> list[str]:
+    """Return the table's headings with the measure and the target in them."""
+    shown = "target" if target is None else f"{100 * target:g} %"
+    names = {"accuracy": measure.label, **_HEADINGS}
+    labels = [names[name] if name in names else parse_measure(name).label for name in columns]
+    return ["method", *(label.replace("target", shown) for label in labels)]
+
+
+def cells(line: MethodSummary, columns: Sequence[str] = COLUMNS) -> tuple[str, ...]:
+    """Return a line as text, one cell per heading."""
     some = f" ({line.reached} of {line.seeds})" if 0 < line.reached < line.seeds else ""
-    return (
-        line.label,
-        shown_accuracy(line),
-        "—" if line.rounds is None else f"{line.rounds:.0f}{some}",
-        "—" if line.bytes is None else f"{shown_bytes(line.bytes)}{some}",
-        f"{line.seconds:.1f}",
-    )
+    texts = {
+        "accuracy": shown_accuracy(line),
+        "rounds_to_target": "—" if line.rounds is None else f"{line.rounds:.0f}{some}",
+        "bytes_to_target": "—" if line.bytes is None else f"{shown_bytes(line.bytes)}{some}",
+        "seconds_to_target": "—" if line.seconds_to_target is None else f"{line.seconds_to_target:.1f}{some}",
+        "seconds": f"{line.seconds:.1f}",
+    }
+    texts |= {name: _shown_score(*line.others[name]) or "—" for name in _measures(columns)}
+    return (line.label, *(texts[name] for name in columns))
 
 
-def shown_accuracy(line: Summary) -> str:
-    """Return the final accuracy as mean ± standard deviation, and how many runs have none."""
+def shown_accuracy(line: MethodSummary) -> str:
+    """Return the accuracy as mean ± standard deviation, and how many runs have none."""
     counts = ((line.failed, "diverged"), (line.unfinished, "unfinished"))
     parts = [f"{count} of {line.seeds} {what}" for count, what in counts if count]
-    if line.accuracy is not None:
-        spread = "" if line.spread is None else f" ± {100 * line.spread:.1f}"
-        parts.insert(0, f"{100 * line.accuracy:.1f}{spread} %")
-    return ", ".join(parts) or "—"
+    mean = _shown_score(line.accuracy, line.spread)
+    return ", ".join([mean, *parts] if mean else parts) or "—"
+
+
+def _shown_score(mean: float | None, spread: float | None) -> str:
+    if mean is None:
+        return ""
+    return f"{100 * mean:.1f}{'' if spread is None else f' ± {100 * spread:.1f}'} %"
 
 
 def shown_bytes(count: float) -> str:

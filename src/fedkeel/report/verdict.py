@@ -1,149 +1,120 @@
-"""Who won, by how much, and whether the seeds can tell: Student's t on paired differences."""
+"""Who won, by how much, and whether the seeds can tell.
+
+A method with a diverged seed is not ranked: the mean of the seeds that survived would flatter it. The others
+are compared on the seeds that all of them finished, every pair at once (`significance.py`).
+"""
 
 from __future__ import annotations
 
-import math
 import statistics
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-from fedkeel.report.tables import Trial, by_method, final
-
-
-class Difference(NamedTuple):
-    """How far the winner is ahead of another method, paired by seed; no interval from one seed."""
-
-    other: str
-    mean: float
-    low: float | None
-    high: float | None
-    seeds: int
-
-    @property
-    def resolved(self) -> bool:
-        """Whether the interval lies above zero."""
-        return self.low is not None and self.low > 0
+from fedkeel.errors import ConfigError
+from fedkeel.report.measures import FINAL, Measure
+from fedkeel.report.ranking import Difference, RankedMethod
+from fedkeel.report.sentence import MOST_SEEDS, write_sentence
+from fedkeel.report.tables import Trial, by_method, is_unfinished, score, why_diverged
 
 
-class Verdict(NamedTuple):
-    """A sentence, and the numbers it was made of. The winner has the highest mean final accuracy."""
+class ComparisonVerdict(NamedTuple):
+    """A sentence, and the numbers it was made of. The winner has the highest mean score of those ranked.
+
+    `seeds` counts those that all ranked methods finished. `differences` are the winner's, in the order of the
+    ranking.
+    """
 
     sentence: str
     winner: str | None
     accuracy: float | None
+    measure: str
+    seeds: int
+    ranking: list[RankedMethod]
     differences: list[Difference]
     level: float
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return all of it as JSON can hold it."""
+        return {
+            **self._asdict(),
+            "ranking": [method._asdict() for method in self.ranking],
+            "differences": [{**one._asdict(), "resolved": one.resolved} for one in self.differences],
+        }
 
-def judge(trials: Sequence[Trial], level: float = 0.95) -> Verdict:
-    """Compare the final accuracies of the best method with those of every other one.
 
-    Each interval is for its pair alone; it is not widened for the number of methods compared.
+def find_verdict(trials: Sequence[Trial], measure: Measure = FINAL, level: float = 0.95) -> ComparisonVerdict:
+    """Rank the methods by a measure and compare the best with every other.
+
+    Among methods without a difference, at most 1 − `level` of verdicts resolve any.
     """
-    ends = {
-        method: {trial.seed: end for trial in group if (end := final(trial)) is not None}
-        for method, group in by_method(trials).items()
+    if not 0.5 <= level <= 0.99:
+        raise ConfigError(f"level = {level!r}: give the intervals' probability, between 0.5 and 0.99")
+    groups = by_method(trials)
+    scores = {method: _scores(group, measure) for method, group in groups.items()}
+    ranked = {method: found for method, found in scores.items() if found}
+    shared = sorted(set.intersection(*map(set, ranked.values()))) if ranked else []
+    means = {
+        method: statistics.fmean([found[seed] for seed in shared] or found.values())
+        for method, found in ranked.items()
     }
-    ranked = sorted((m for m in ends if ends[m]), key=lambda m: -statistics.fmean(ends[m].values()))
-    if not ranked:
-        return Verdict("No method finished, so there is nothing to compare.", None, None, [], level)
-    winner = ranked[0]
-    accuracy = statistics.fmean(ends[winner].values())
-    differences = [_difference(other, ends[winner], ends[other], level) for other in ranked[1:]]
-    sentence = _sentence(winner, accuracy, differences, level)
-    lost = [method for method in ends if not ends[method]]
-    if lost:
-        sentence += f" {_and(lost)} did not finish."
-    return Verdict(sentence, winner, accuracy, differences, level)
+    order = sorted(means, key=lambda method: -means[method])
+    ranking = [_ranked(method, groups[method], order, means) for method in order]
+    ranking += [
+        _ranked(method, group, order, means) for method, group in groups.items() if method not in means
+    ]
+    table = [[ranked[method][seed] for seed in shared] for method in order]
+    differences = _differences(order, means, table, level)
+    return ComparisonVerdict(
+        sentence=write_sentence(ranking, differences, measure, level),
+        winner=order[0] if order else None,
+        accuracy=means[order[0]] if order else None,
+        measure=str(measure),
+        seeds=len(shared),
+        ranking=ranking,
+        differences=differences,
+        level=level,
+    )
 
 
-def paired_interval(differences: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
-    """Return Student's t interval of the mean of paired differences; None for fewer than two."""
-    count = len(differences)
-    if count < 2:
-        return None
-    mean = statistics.fmean(differences)
-    half = student_quantile((1 + level) / 2, count - 1) * statistics.stdev(differences) / math.sqrt(count)
-    return mean - half, mean + half
+def _scores(group: Sequence[Trial], measure: Measure) -> dict[int, float]:
+    """Return a method's scores by seed; none where a seed diverged."""
+    if any(why_diverged(trial) for trial in group):
+        return {}
+    return {trial.seed: found for trial in group if (found := score(trial, measure)) is not None}
 
 
-def student_quantile(p: float, freedom: int) -> float:
-    """Return the p-quantile (p ≥ ½) of Student's t with a whole number of degrees of freedom."""
-    low, high = 0.0, math.pi / 2
-    for _ in range(200):  # bisection in the angle θ = atan(t/√freedom), where the law is well behaved
-        middle = (low + high) / 2
-        low, high = (middle, high) if _student_cdf(middle, freedom) < p else (low, middle)
-    return math.sqrt(freedom) * math.tan((low + high) / 2)
+def _ranked(
+    method: str, group: Sequence[Trial], order: Sequence[str], means: Mapping[str, float]
+) -> RankedMethod:
+    return RankedMethod(
+        method,
+        rank=order.index(method) + 1 if method in means else None,
+        accuracy=means.get(method),
+        seeds=len(group),
+        diverged=sum(why_diverged(trial) is not None for trial in group),
+        unfinished=sum(map(is_unfinished, group)),
+    )
 
 
-def _student_cdf(angle: float, freedom: int) -> float:
-    """Return P(T ≤ √freedom·tan(angle)) by the finite sums of Abramowitz and Stegun 26.7.3 and 26.7.4."""
-    cosine, sine = math.cos(angle), math.sin(angle)
-    odd = freedom % 2 == 1
-    term, total = (cosine, cosine) if odd else (1.0, 1.0)
-    for k in range(3 if odd else 2, freedom - 1, 2):
-        term *= cosine**2 * (k - 1) / k
-        total += term
-    if freedom == 1:
-        inside = 2 * angle / math.pi
-    else:
-        inside = 2 * (angle + sine * total) / math.pi if odd else sine * total
-    return (1 + inside) / 2
+def _differences(
+    order: Sequence[str], means: Mapping[str, float], table: Sequence[Sequence[float]], level: float
+) -> list[Difference]:
+    """Compare the first method with the others; `table` has their scores in the same order."""
+    seeds = len(table[0]) if table else 0
+    if seeds < 2:
+        gaps = [(other, means[order[0]] - means[other]) for other in order[1:]]
+        return [Difference(other, gap, None, None, None, seeds, None) for other, gap in gaps]
+    if len(order) < 2:
+        return []
+    import numpy as np  # noqa: PLC0415  heavy
 
+    from fedkeel.report.significance import compare_pairs, seeds_needed  # noqa: PLC0415  heavy
 
-def _difference(other: str, ours: dict[int, float], theirs: dict[int, float], level: float) -> Difference:
-    paired = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
-    if not paired:
-        gap = statistics.fmean(ours.values()) - statistics.fmean(theirs.values())
-        return Difference(other, gap, None, None, 0)
-    low, high = paired_interval(paired, level) or (None, None)
-    return Difference(other, statistics.fmean(paired), low, high, len(paired))
-
-
-def _sentence(winner: str, accuracy: float, differences: list[Difference], level: float) -> str:
-    score = f"{100 * accuracy:.1f} %"
-    if not differences:
-        return f"{winner} reached {score}; there is no other method to compare it with."
-    if all(difference.low is None for difference in differences):
-        gaps = _and([f"{_points(d.mean)} above {d.other}" for d in differences])
-        return (
-            f"{winner} came first with {score}, {gaps}; with one seed no interval can be given, "
-            "so this may be chance: take --seeds 3 or more."
-        )
-    clear = [d for d in differences if d.resolved]
-    unclear = [d for d in differences if not d.resolved]
-    if not unclear:
-        return f"{winner} won with {score}: {_and([_gap(d, level) for d in clear])}."
-    against = _and([f"{d.other} ({_gap_only(d, level)})" for d in unclear])
-    text = f"No difference resolved between {winner}, first with {score}, and {against}"
-    if clear:
-        text += f"; {winner} is {_and([_gap(d, level) for d in clear])}"
-    return f"{text}. More seeds narrow the intervals."
-
-
-def _gap(d: Difference, level: float) -> str:
-    return f"{_points(d.mean)} above {d.other} ({_interval(d, level)})"
-
-
-def _gap_only(d: Difference, level: float) -> str:
-    return f"{_points(d.mean)}, {_interval(d, level)}"
-
-
-def _interval(d: Difference, level: float) -> str:
-    if d.low is None or d.high is None:
-        return "no interval from one seed"
-    low, high = (_bound(100 * end) for end in (d.low, d.high))
-    return f"{100 * level:g} % interval {low} to {high}, {d.seeds} seeds"
-
-
-def _bound(points: float) -> str:
-    """Return an end of an interval, finer near zero, where its sign decides."""
-    return f"{points:.{1 if abs(points) >= 0.1 else 2}f}".replace("-", "−")
-
-
-def _points(gap: float) -> str:
-    return f"{100 * gap:.1f} points"
-
-
-def _and(parts: list[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+    found = compare_pairs(np.array(table), level)
+    differences = []
+    for index, other in enumerate(order[1:], start=1):
+        gap, half, variance = (float(part[0, index]) for part in (found.gap, found.half, found.variance))
+        needed = None if gap > half else seeds_needed(gap, variance, len(order), level, MOST_SEEDS)
+        p = float(found.p[0, index])
+        differences.append(Difference(other, gap, gap - half, gap + half, p, seeds, needed))
+    return differences

@@ -1,4 +1,4 @@
-"""The manifest: all that a later reader needs to judge, repeat or go on with a run."""
+"""The manifest: all that a later reader needs to understand, repeat or go on with a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fedkeel.version import __version__
 
 
 def manifest_of(context: RunContext) -> dict[str, Any]:
-    """Return all that a later reader needs to judge or repeat this run."""
+    """Return all that a later reader needs to understand or repeat this run."""
     federation, identity = context.settings.federation, identity_of(context)
     return {
         "identity": identity,

@@ -130,5 +130,5 @@ def run_view(settings: RunSettings, oracle: Oracle) -> RunView:
         settings.federation,
         list(settings.task.metrics),
         oracle.layout,
-        settings.weighting == "uniform",
+        settings.uniform_weights,
     )

@@ -47,7 +47,7 @@ class Population(NamedTuple):
     def of(cls, settings: RunSettings) -> Population:
         """Return what draws the cohorts of a run."""
         clients = len(settings.federation)
-        weights = settings.federation.sizes.double().numpy() if settings.weighting == "samples" else None
+        weights = None if settings.uniform_weights else settings.federation.sizes.double().numpy()
         whole = float(clients) if weights is None else float(weights.sum())
         return cls(
             clients, settings.cohort_size, settings.sampling == "bernoulli", weights, whole, settings.seed

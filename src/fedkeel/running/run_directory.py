@@ -1,7 +1,7 @@
 """Run directories: what a run leaves on disk, complete or absent at every instant.
 
     experiment.toml   the experiment            manifest.json    versions, seeds, hashes, every variant
-    metrics.jsonl     a row a round             timings.jsonl    what may differ between two equal runs
+    metrics.jsonl     one row per round           timings.jsonl    what may differ between two equal runs
     checkpoints/      the last two              model.safetensors  the final model
 
 No pickle is read or written. A lock keeps a second process out.
@@ -127,10 +127,10 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     """Return a run's rows with their timings, up to the first torn or missing line."""
     timings = {row["round"]: row for row in read_timings(path)}
     rows = []
-    for place, row in enumerate(read_json_lines(path / "metrics.jsonl")):
-        if row.get("round") != place:
+    for index, row in enumerate(read_json_lines(path / "metrics.jsonl")):
+        if row.get("round") != index:
             break
-        rows.append({**row, **{name: timings.get(place, {}).get(name, 0.0) for name in TIMINGS}})
+        rows.append({**row, **{name: timings.get(index, {}).get(name, 0.0) for name in TIMINGS}})
     return rows
 
 

@@ -1,7 +1,8 @@
 """Many clients' memories in one safetensors file, written and read as a stream.
 
-Memories of one shape are stacked leaf by leaf: `memory.0.c_i` has a row a client, `clients.0` says whose.
-Memory use does not grow with the number of clients, nor does the header, which an entry a client would burst.
+Memories of one shape are stacked leaf by leaf: `memory.0.c_i` has one row per client, `clients.0` says whose.
+Memory use does not grow with the number of clients, nor does the
+header, which one entry per client would burst.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _NAMES = {name: dtype for dtype, name in _DTYPES.items()}
 
 
 class _Table(NamedTuple):
-    """A tensor of the file: what it is called, its dtype and its shape, a row a client."""
+    """A tensor of the file: what it is called, its dtype and its shape, one row per client."""
 
     name: str
     dtype: torch.dtype

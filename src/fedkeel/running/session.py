@@ -34,7 +34,7 @@ class Session:
         context = self.context
         while self.state.round < context.settings.rounds:
             with uninterrupted():
-                self._change_stage()
+                self.change_stage()
             started = time.perf_counter()
             with threads(context.engine.threads):
                 outcome = play_round(context, self.state, self.store)
@@ -51,7 +51,7 @@ class Session:
         """Give back what the engine holds."""
         self.context.engine.close()
 
-    def _change_stage(self) -> None:
+    def change_stage(self) -> None:
         """Enter the next stage where the present one has ended."""
         stages, panel = self.context.stages, self.context.panel
         while stages.due(self.state.stage, self.state.round, self.history):

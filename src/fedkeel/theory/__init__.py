@@ -6,14 +6,14 @@ terms, its constants and each condition checked; nothing here ever answers NaN.
 """
 
 from fedkeel.theory import beyond_smoothness, fedinit, fedsagd, rethinking
-from fedkeel.theory.bound import Bound, Form, Row, table
+from fedkeel.theory.bound import Bound, BoundRow, Form, table
 from fedkeel.theory.conditions import Condition
 
 __all__ = [
     "Bound",
+    "BoundRow",
     "Condition",
     "Form",
-    "Row",
     "beyond_smoothness",
     "fedinit",
     "fedsagd",

@@ -47,7 +47,7 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class Row:
+class BoundRow:
     """One line of a table: the parameter's value and the bound there."""
 
     parameter: str
@@ -64,14 +64,14 @@ class Row:
         return head
 
 
-def table(bound: Callable[[_Value], Bound], parameter: str, values: Iterable[_Value]) -> tuple[Row, ...]:
+def table(bound: Callable[[_Value], Bound], parameter: str, values: Iterable[_Value]) -> tuple[BoundRow, ...]:
     """Tabulate a bound against one parameter (T, K, N, β).
 
     >>> rows = table(lambda T: Bound(1 / T, {"decay": 1 / T}), "T", [1, 2, 4])
     >>> [row.bound.value for row in rows]
     [1.0, 0.5, 0.25]
     """
-    return tuple(Row(parameter, value, bound(value)) for value in values)
+    return tuple(BoundRow(parameter, value, bound(value)) for value in values)
 
 
 def assemble(

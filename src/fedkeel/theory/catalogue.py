@@ -1,4 +1,4 @@
-"""Every bound under a name, as a function of one set of knobs: for tables and plots."""
+"""Every bound under a name, as a function of one set of parameters: for tables and plots."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedkeel.theory.bound import Bound, Form
 
 
 @dataclass(frozen=True, kw_only=True)
-class Knobs:
+class BoundParameters:
     """All that some bound depends on; the defaults are a small run within most theorems' conditions.
 
     ``a``, ``b`` are FedInit's interpolation constants; those of Beyond smoothness begin with ``semi_``.
@@ -67,9 +67,9 @@ class Knobs:
         return bs.Steps(K=self.K, eta_l=self.eta, eta_g=self.eta_g)
 
     @property
-    def run(self) -> fi.Run:
+    def run(self) -> fi.RelaxedRun:
         """The run of FedInit."""
-        return fi.Run(
+        return fi.RelaxedRun(
             beta=self.beta, eta=self.eta, K=self.K, N=self.N, C=self.C, T=self.T, L=self.L, D=self.D
         )
 
@@ -79,97 +79,102 @@ class Knobs:
         return fi.Sampling(N=self.N, C=self.C, S=self.S, K=self.K, T=self.T, c=self.c, L_G=self.L_G)
 
     @property
-    def walks(self) -> fs.Run:
+    def walks(self) -> fs.StabilityRun:
         """The run of FedSAGD's Table 1."""
-        return fs.Run(theta=self.theta, eta_l=self.eta, K=self.K, T=self.T)
+        return fs.StabilityRun(
+            theta=self.theta, eta_l=self.eta, K=self.K, T=self.T, participation=self.N / self.C
+        )
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogueEntry:
     """A bound in the catalogue: what it bounds, and which of T, K, N, β it depends on."""
 
     what: str
     depends: tuple[str, ...]
-    bound: Callable[[Knobs, Form], Bound]
+    bound: Callable[[BoundParameters, Form], Bound]
 
 
-def _theorem_1(k: Knobs, form: Form) -> Bound:
+def _theorem_1(k: BoundParameters, form: Form) -> Bound:
     return fi.theorem_1(k.run, sigma_l2=k.sigma_l2, sigma_g2=k.sigma_g2, form=form)
 
 
-def _theorem_4(k: Knobs, form: Form) -> Bound:
+def _theorem_4(k: BoundParameters, form: Form) -> Bound:
     return fi.theorem_4(k.run, mu=k.mu, sigma_l2=k.sigma_l2, sigma_g2=k.sigma_g2, form=form)
 
 
-def _theorem_12(k: Knobs, form: Form) -> Bound:
+def _theorem_12(k: BoundParameters, form: Form) -> Bound:
     return fi.theorem_12(
         k.sampling, beta=k.beta, L=k.L, U=k.U, sigma_l=math.sqrt(max(k.sigma_l2, 0.0)), form=form
     )
 
 
-def _theorem_17(k: Knobs, form: Form) -> Bound:
+def _theorem_17(k: BoundParameters, form: Form) -> Bound:
     return fi.theorem_17(k.run, sigma_l2=k.sigma_l2, sigma_g2=k.sigma_g2, form=form)
 
 
-def _theorem_4_1(k: Knobs, form: Form) -> Bound:
-    steps = fs.Steps(K=k.K, eta_l=k.eta, eta=k.eta_g, s=k.N, m=k.C, beta=k.beta, lam=0.01, L=k.L)
+def _theorem_4_1(k: BoundParameters, form: Form) -> Bound:
+    steps = fs.AcceleratedSteps(K=k.K, eta_l=k.eta, eta=k.eta_g, s=k.N, m=k.C, beta=k.beta, lam=0.01, L=k.L)
     return fs.theorem_4_1(steps, T=k.T, D_0=k.D, sigma_l2=k.sigma_l2, sigma_g2=k.sigma_g2, form=form)
 
 
-def _stability(method: str) -> Callable[[Knobs, Form], Bound]:
-    def bound(k: Knobs, form: Form) -> Bound:
+def _stability(method: str) -> Callable[[BoundParameters, Form], Bound]:
+    def bound(k: BoundParameters, form: Form) -> Bound:
         return next(row for row in fs.table_1(k.walks, form=form) if row.method == method).over_rounds
 
     return bound
 
 
 _RUN = ("T", "K", "N", "beta")
-_INTERPOLATION = ("T", "K", "beta")
-_METHODS = tuple(row.method for row in fs.table_1(fs.Run(theta=1.0, eta_l=1e-3, K=1)))
-CATALOGUE: Mapping[str, Entry] = {
-    "beyond-4.7": Entry(
+_METHODS = tuple(row.method for row in fs.table_1(fs.StabilityRun(theta=1.0, eta_l=1e-3, K=1)))
+CATALOGUE: Mapping[str, CatalogueEntry] = {
+    "beyond-4.7": CatalogueEntry(
         "Beyond smoothness, Theorem 4.7: loss after T rounds",
         ("T", "K"),
         lambda k, form: bs.theorem_4_7(k.semi, k.steps, gap_0=k.gap_0, r=k.T, form=form),
     ),
-    "beyond-4.8": Entry(
+    "beyond-4.8": CatalogueEntry(
         "Beyond smoothness, Corollary 4.8: rounds to a loss of epsilon",
         ("K",),
         lambda k, form: bs.corollary_4_8(k.semi, k.steps, gap_0=k.gap_0, epsilon=k.epsilon, form=form),
     ),
-    "beyond-5.2": Entry(
+    "beyond-5.2": CatalogueEntry(
         "Beyond smoothness, Section 5.2: loss after T rounds without noise",
         ("T", "K"),
         lambda k, form: bs.deterministic(k.semi, k.steps, gap_0=k.gap_0, r=k.T, form=form),
     ),
-    "beyond-drift": Entry(
+    "beyond-drift": CatalogueEntry(
         "Beyond smoothness, Lemma 6.3: drift of the local walks at the first loss",
         ("K",),
         lambda k, form: bs.drift(k.semi, k.steps, loss=k.gap_0, form=form),
     ),
-    "fedinit-1": Entry("FedInit, Theorem 1: mean ‖∇f‖² over T rounds", _RUN, _theorem_1),
-    "fedinit-4": Entry("FedInit, Theorem 4: f − f* after T rounds, PL", _RUN, _theorem_4),
-    "fedinit-6": Entry(
+    "fedinit-1": CatalogueEntry("FedInit, Theorem 1: mean ‖∇f‖² over T rounds", _RUN, _theorem_1),
+    "fedinit-4": CatalogueEntry("FedInit, Theorem 4: f − f* after T rounds, PL", _RUN, _theorem_4),
+    "fedinit-6": CatalogueEntry(
         "FedInit, Theorem 6: mean ‖∇f‖² over T rounds, interpolation",
-        _INTERPOLATION,
+        _RUN,
         lambda k, form: fi.theorem_6(k.run, a=k.a, b=k.b, form=form),
     ),
-    "fedinit-9": Entry(
+    "fedinit-9": CatalogueEntry(
         "FedInit, Theorem 9: f − f* after T rounds, interpolation and PL",
-        _INTERPOLATION,
+        _RUN,
         lambda k, form: fi.theorem_9(k.run, mu=k.mu, a=k.a, b=k.b, form=form),
     ),
-    "fedinit-12": Entry("FedInit, Theorem 12: generalisation error, η = c/t", _RUN, _theorem_12),
-    "fedinit-17": Entry("FedInit, Theorem 17: mean divergence over T rounds", _RUN, _theorem_17),
-    "fedinit-19": Entry(
+    "fedinit-12": CatalogueEntry("FedInit, Theorem 12: generalisation error, η = c/t", _RUN, _theorem_12),
+    "fedinit-17": CatalogueEntry("FedInit, Theorem 17: mean divergence over T rounds", _RUN, _theorem_17),
+    "fedinit-19": CatalogueEntry(
         "FedInit, Theorem 19: mean divergence over T rounds, interpolation",
-        _INTERPOLATION,
+        _RUN,
         lambda k, form: fi.theorem_19(k.run, a=k.a, b=k.b, form=form),
     ),
-    "fedsagd-4.1": Entry("FedSAGD, Theorem 4.1: order of mean ‖∇f(z)‖²", ("T", "K", "N"), _theorem_4_1),
+    "fedsagd-4.1": CatalogueEntry(
+        "FedSAGD, Theorem 4.1: order of mean ‖∇f(z)‖²", ("T", "K", "N"), _theorem_4_1
+    ),
     **{
-        f"stability-{method.lower()}": Entry(
-            f"FedSAGD, Table 1: ‖x_T − x_T'‖ of {method}, one client replaced", ("T", "K"), _stability(method)
+        f"stability-{method.lower()}": CatalogueEntry(
+            f"FedSAGD, Table 1: ‖x_T − x_T'‖ of {method}, one client replaced",
+            ("T", "K", "N") if method == "FedDyn" else ("T", "K"),
+            _stability(method),
         )
         for method in _METHODS
     },

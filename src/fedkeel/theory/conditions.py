@@ -25,9 +25,18 @@ class Condition:
     @property
     def verdict(self) -> str:
         """``holds``, or ``violated`` with the factor where there is one."""
-        if self.holds:
-            return "holds"
-        return "violated" if math.isinf(self.factor) else f"violated by a factor {self.factor:.3g}"
+        return "holds" if self.holds else violated(self.factor)
+
+
+def violated(factor: float) -> str:
+    """Say by how much a limit is missed: a factor, per cent close to it, or that equal is not enough."""
+    if math.isinf(factor):
+        return "violated"
+    if factor == 1:
+        return "violated, equal is not enough"
+    if f"{factor:.3g}" == "1":
+        return f"violated by {100 * (factor - 1):.2g} %"
+    return f"violated by a factor {factor:.3g}"
 
 
 def at_most(name: str, value: float, limit: float, why: str = "") -> Condition:

@@ -52,3 +52,11 @@ def decay(rate: float, count: float) -> float:
     if rate >= 1:
         return 0.0 if count > 0 else 1.0
     return math.exp(count * math.log1p(-rate))
+
+
+def harmonic(n: float) -> float:
+    """1 + ½ + … + 1/n for a whole n of 0 or more."""
+    if n < 100:
+        return math.fsum(1 / k for k in range(1, int(n) + 1))
+    euler = 0.5772156649015329
+    return math.log(n) + euler + 1 / (2 * n) - 1 / (12 * n**2) + 1 / (120 * n**4)

@@ -32,9 +32,11 @@ from dataclasses import dataclass
 
 from fedkeel.theory.bound import Bound, assemble, vacuous
 from fedkeel.theory.checks import count, nonnegative, positive
-from fedkeel.theory.conditions import Condition, above
+from fedkeel.theory.conditions import Condition, above, at_most
 
 FEDDYN_TERMS = 5
+SOLVED = 1e-9
+"""A residual that counts as zero."""
 
 
 @dataclass(frozen=True)
@@ -115,17 +117,35 @@ def zeta(L: float, alpha: float, Phi_0: float, terms: int = FEDDYN_TERMS) -> flo
 
 
 def suboptimality(
-    C: Sequence[float], *, L: float, alpha: float, Phi_0: float, terms: int = FEDDYN_TERMS
+    C: Sequence[float],
+    *,
+    L: float,
+    alpha: float,
+    Phi_0: float,
+    residual: float | None = None,
+    terms: int = FEDDYN_TERMS,
 ) -> Bound:
-    """D_T of equation (4) for C_0..C_{T−1}: a bound on the mean of ℓ(θ^t) − ℓ(θ*) over T rounds."""
+    """D_T of equation (4) for C_0..C_{T−1}: a bound on the mean of ℓ(θ^t) − ℓ(θ*) over T rounds.
+
+    The proof takes θ_k for the exact minimiser of a client's regularised loss and h_k for its gradient there:
+    ``residual`` is the largest ‖∇L_k(θ_k) − h_k‖ after a turn (None: not known), zero up to rounding where
+    local work is long enough. Before a client's first turn h_k is 0, so its share of C_t is ‖∇L_k(θ*)‖².
+    """
     T = len(_sequence(C, least=1))
     z, e = zeta(L, alpha, Phi_0, terms), eta(L, alpha)
-    conditions = (alpha_condition(L, alpha, terms),)
+    conditions = (alpha_condition(L, alpha, terms), _solved(residual))
     constants = {"zeta": z, "eta": e, "kappa_0": kappa_0(L, alpha, terms), "T": float(T)}
     if constants["kappa_0"] <= 0:
         return vacuous("Proposition 1, D_T", conditions, constants)
     terms_ = {"start": z / T, "correction": e * math.fsum(C) / T}
     return assemble("Proposition 1, D_T", terms_, conditions, constants)
+
+
+def _solved(residual: float | None) -> Condition:
+    name = "clients minimise their regularised loss"
+    if residual is None:
+        return Condition(name, False, math.inf, "how far they stay from it was not measured")
+    return at_most(name, nonnegative("residual", residual), SOLVED, "‖∇L_k(θ_k) − h_k‖ after a turn")
 
 
 def switch_curve(

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedkeel.data.sources import generated, pictures, text
 from fedkeel.data.sources.dataset import Dataset
-from fedkeel.data.sources.fetch import Shelf
+from fedkeel.data.sources.fetch import DataDirectories
 from fedkeel.errors import DataError, did_you_mean
 
 _STORED: dict[str, Callable[..., Dataset]] = {
@@ -38,18 +38,18 @@ def load(name: str, *, root: Path | None = None, download: bool = True, **option
 
     Files are looked for in `root` (else in the folder that FEDKEEL_DATA names), then in the cache
     (FEDKEEL_CACHE, else fedkeel in the user's cache folder), then downloaded there from the official
-    place and checked against a SHA-256 (EMNIST: MD5, the only checksum known). Further options are
+    address and checked against a SHA-256 (EMNIST: MD5, the only checksum known). Further options are
     those of the data set: `coarse` of cifar100; `max_samples`, `roles`, `train_share`, `seed` of
     shakespeare; those of `generated.synthetic`.
     """
     if name not in names():
         raise DataError(f"there is no data set {name!r}; {did_you_mean(name, names())}")
     make = _STORED.get(name) or _GENERATED[name]
-    known = [option for option in inspect.signature(make).parameters if option != "shelf"]
+    known = [option for option in inspect.signature(make).parameters if option != "directories"]
     for option in options:
         if option not in known:
             hint = did_you_mean(option, known) if known else "it has none"
             raise DataError(f"{name} has no option {option!r}; {hint}")
     if name in _GENERATED:
         return make(**options)
-    return make(Shelf.standard(root, download=download), **options)
+    return make(DataDirectories.standard(root, download=download), **options)

@@ -18,7 +18,7 @@ from fedkeel.streams import Stream
 
 @dataclass(frozen=True)
 class Scale:
-    """Pictures from bytes to floats: (x / 255 - mean) / std, one mean and std a channel."""
+    """Pictures from bytes to floats: (x / 255 - mean) / std, one mean and std per channel."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -26,7 +26,7 @@ class Scale:
     def __call__(self, x: Tensor) -> Tensor:
         """Normalise a batch (n, c, h, w) of uint8."""
         mean, std = (torch.tensor(v, dtype=torch.float32).view(-1, 1, 1) for v in (self.mean, self.std))
-        # One multiplication and one addition a pixel: x / (255 std) - mean / std.
+        # One multiplication and one addition per pixel: x / (255 std) - mean / std.
         return x.float().mul_(1 / (255 * std)).sub_(mean / std)
 
 
@@ -80,12 +80,12 @@ class Dataset:
         `classes`, if not given, is one more than the largest target seen.
         """
         train = _tensors(name, x, y)
-        held = None if test is None else _tensors(name, *test)
+        test_tensors = None if test is None else _tensors(name, *test)
         if classes is None and not train[1].is_floating_point():
             classes = 1 + max(
-                int(labels.max()) for _, labels in filter(None, (train, held)) if labels.numel()
+                int(labels.max()) for _, labels in filter(None, (train, test_tensors)) if labels.numel()
             )
-        return cls(name, *train, held, classes, transform, groups, group_names, class_names)
+        return cls(name, *train, test_tensors, classes, transform, groups, group_names, class_names)
 
     def split(
         self,

@@ -31,7 +31,7 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class Archive:
-    """A file at its official place, with the checksum that is published or commonly known for it."""
+    """A file, its official address, and the checksum that is published or commonly known for it."""
 
     file: str
     url: str
@@ -39,14 +39,14 @@ class Archive:
 
 
 @dataclass(frozen=True)
-class Shelf:
-    """The folders where files are looked for, the cache last, and whether to download what is missing."""
+class DataDirectories:
+    """The folders where files are searched for, the cache last, and whether to download what is missing."""
 
     folders: tuple[Path, ...]
     download: bool = True
 
     @classmethod
-    def standard(cls, root: Path | None = None, *, download: bool = True) -> Shelf:
+    def standard(cls, root: Path | None = None, *, download: bool = True) -> DataDirectories:
         """Look in `root` or else FEDKEEL_DATA, then in the user's cache."""
         named = root if root is not None else os.environ.get("FEDKEEL_DATA")
         if not named:
@@ -75,11 +75,10 @@ class Shelf:
         return fetch(archive, self.folders[-1])
 
     def missing(self, *names: str) -> str:
-        """Say what was looked for and where."""
-        places = " or ".join(str(folder) for folder in self.folders)
-        return (
-            f"found none of {', '.join(dict.fromkeys(names))} in {places}; put one there or set FEDKEEL_DATA"
-        )
+        """Return a message that says what was searched for and where."""
+        searched = " or ".join(str(folder) for folder in self.folders)
+        wanted = ", ".join(dict.fromkeys(names))
+        return f"found none of {wanted} in {searched}; put one there or set FEDKEEL_DATA"
 
 
 def cache() -> Path:
@@ -90,7 +89,7 @@ def cache() -> Path:
 
 
 def fetch(archive: Archive, folder: Path) -> Path:
-    """Download into `folder` and return the path; a file is there whole and right, or not at all."""
+    """Download into `folder` and return the path; a file there is complete and checked, or absent."""
     pooch = _pooch()
     target = folder / archive.file
     try:

@@ -45,7 +45,7 @@ def synthetic(
     lognormal: float = 0.0,
     seed: int = 0,
 ) -> Dataset:
-    """Return FedDyn's synthetic logistic data, one natural group a client.
+    """Return FedDyn's synthetic logistic data, one natural group per client.
 
     Client i labels x by argmax(W_i x + b_i). Entries of W_i and b_i are N(mu_i, 1) with
     mu_i ~ N(0, gamma1²); feature j of x is N(v_ij, j^-1.2) with v_ij ~ N(m_i, 1), m_i ~ N(0, gamma2²).

@@ -16,7 +16,7 @@ from torch import Tensor
 from fedkeel.data.sources.archives import CIFAR10, CIFAR100, EMNIST, FASHION, MNIST, TINY
 from fedkeel.data.sources.cifar import read_cifar
 from fedkeel.data.sources.dataset import Dataset, Scale
-from fedkeel.data.sources.fetch import Archive, Shelf
+from fedkeel.data.sources.fetch import Archive, DataDirectories
 from fedkeel.data.sources.readers import (
     Arrays,
     read_idx_path,
@@ -36,18 +36,18 @@ _CIFAR10_NAMES = "airplane automobile bird cat deer dog frog horse ship truck"
 _FASHION_NAMES = "T-shirt/top Trouser Pullover Dress Coat Sandal Shirt Sneaker Bag Ankle-boot"
 
 
-def cifar10(shelf: Shelf) -> Dataset:
+def cifar10(directories: DataDirectories) -> Dataset:
     """CIFAR-10: 50,000 + 10,000 pictures of 3×32×32 in 10 classes."""
-    path = shelf.get(CIFAR10, "cifar10.npz", CIFAR10.file, "cifar-10-batches-py")
+    path = directories.get(CIFAR10, "cifar10.npz", CIFAR10.file, "cifar-10-batches-py")
     batches = tuple(f"data_batch_{i}" for i in range(1, 6))
     arrays = _npz_or(path, lambda: read_cifar(path, batches, "test_batch", "labels"))
     scale = Scale((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
     return _dataset("cifar10", path, arrays, scale, _CIFAR10_NAMES.split())
 
 
-def cifar100(shelf: Shelf, *, coarse: bool = False) -> Dataset:
+def cifar100(directories: DataDirectories, *, coarse: bool = False) -> Dataset:
     """CIFAR-100: 50,000 + 10,000 pictures of 3×32×32 in 100 classes, or in 20 superclasses with `coarse`."""
-    path = shelf.get(CIFAR100, "cifar100.npz", CIFAR100.file, "cifar-100-python")
+    path = directories.get(CIFAR100, "cifar100.npz", CIFAR100.file, "cifar-100-python")
     arrays = _npz_or(path, lambda: read_cifar(path, ("train",), "test", "fine_labels"))
     scale = Scale((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762))
     fine = _dataset("cifar100", path, arrays, scale, 100)
@@ -57,28 +57,28 @@ def cifar100(shelf: Shelf, *, coarse: bool = False) -> Dataset:
     return _dataset("cifar100-coarse", path, arrays, scale, 20)
 
 
-def mnist(shelf: Shelf) -> Dataset:
+def mnist(directories: DataDirectories) -> Dataset:
     """MNIST: 60,000 + 10,000 handwritten digits of 1×28×28."""
-    path, arrays = _idx_family(shelf, "mnist", MNIST, "MNIST/raw")
+    path, arrays = _idx_family(directories, "mnist", MNIST, "MNIST/raw")
     return _dataset("mnist", path, arrays, Scale((0.1307,), (0.3081,)), string.digits)
 
 
-def fashion_mnist(shelf: Shelf) -> Dataset:
+def fashion_mnist(directories: DataDirectories) -> Dataset:
     """Fashion-MNIST: 60,000 + 10,000 pieces of clothing of 1×28×28."""
-    path, arrays = _idx_family(shelf, "fashion-mnist", FASHION, "FashionMNIST/raw")
+    path, arrays = _idx_family(directories, "fashion-mnist", FASHION, "FashionMNIST/raw")
     return _dataset("fashion-mnist", path, arrays, Scale((0.2860,), (0.3530,)), _FASHION_NAMES.split())
 
 
-def emnist_letters(shelf: Shelf) -> Dataset:
+def emnist_letters(directories: DataDirectories) -> Dataset:
     """EMNIST letters: 124,800 + 20,800 letters of 1×28×28, upright; class 0 is a."""
-    path = shelf.get(EMNIST, "emnist-letters.npz", EMNIST.file, "gzip.zip", "EMNIST/raw/gzip.zip")
+    path = directories.get(EMNIST, "emnist-letters.npz", EMNIST.file, "gzip.zip", "EMNIST/raw/gzip.zip")
     arrays = _npz_or(path, lambda: _emnist(path))
     return _dataset("emnist-letters", path, arrays, Scale((0.1722,), (0.3309,)), string.ascii_lowercase)
 
 
-def emnist_l(shelf: Shelf) -> Dataset:
+def emnist_l(directories: DataDirectories) -> Dataset:
     """EMNIST-L of FedDyn and FedSAGD: the first ten letters, 48,000 + 8,000."""
-    letters = emnist_letters(shelf)
+    letters = emnist_letters(directories)
     assert letters.test is not None
     train, test = letters.y < 10, letters.test[1] < 10
     return Dataset(
@@ -92,12 +92,12 @@ def emnist_l(shelf: Shelf) -> Dataset:
     )
 
 
-def tiny_imagenet(shelf: Shelf) -> Dataset:
+def tiny_imagenet(directories: DataDirectories) -> Dataset:
     """Tiny-ImageNet: 100,000 + 10,000 pictures of 3×64×64 in 200 classes; its val set is our test set.
 
     Decoding the pictures takes about a minute; classes are numbered in the order of their WordNet ids.
     """
-    path = shelf.get(TINY, "tiny-imagenet.npz", "tiny-imagenet-200", TINY.file)
+    path = directories.get(TINY, "tiny-imagenet.npz", "tiny-imagenet-200", TINY.file)
     scale = Scale((0.4802, 0.4481, 0.3975), (0.2770, 0.2691, 0.2821))
     if path.suffix == ".npz":
         return _dataset("tiny-imagenet", path, read_npz(path), scale, 200)
@@ -111,16 +111,18 @@ def _npz_or(path: Path, read: Callable[[], Arrays]) -> Arrays:
 
 
 def _idx_family(
-    shelf: Shelf, name: str, archives: tuple[Archive, ...], torch_folder: str
+    directories: DataDirectories, name: str, archives: tuple[Archive, ...], torch_folder: str
 ) -> tuple[Path, Arrays]:
-    if (npz := shelf.find(f"{name}.npz")) is not None:
+    if (npz := directories.find(f"{name}.npz")) is not None:
         return npz, read_npz(npz)
     paths = []
     for archive in archives:
         plain = archive.file.removesuffix(".gz")
         file = Path(plain).name
         paths.append(
-            shelf.get(archive, archive.file, plain, f"{torch_folder}/{file}.gz", f"{torch_folder}/{file}")
+            directories.get(
+                archive, archive.file, plain, f"{torch_folder}/{file}.gz", f"{torch_folder}/{file}"
+            )
         )
     return paths[0], Arrays(*(read_idx_path(path) for path in paths))
 

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import IO, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -85,10 +86,22 @@ def read_idx_zipped(path: Path, ending: str) -> Bytes:
 
 
 def read_picture(file: Path | bytes) -> Bytes:
-    """Decode a picture to (3, height, width); the one place that needs Pillow."""
+    """Decode a picture to (3, height, width)."""
+    with _pillow("reading").open(io.BytesIO(file) if isinstance(file, bytes) else file) as picture:
+        return np.asarray(picture.convert("RGB")).transpose(2, 0, 1)
+
+
+def encode_png(pixels: Bytes) -> bytes:
+    """Encode RGB pixels (height, width, 3) as a PNG file."""
+    written = io.BytesIO()
+    _pillow("writing").fromarray(pixels).save(written, "PNG")
+    return written.getvalue()
+
+
+def _pillow(doing: str) -> ModuleType:
+    """Return Pillow's Image module; the one place that needs it."""
     try:
         from PIL import Image  # noqa: PLC0415  an extra
     except ModuleNotFoundError:
-        raise DataError('reading pictures needs the package Pillow: pip install "fedkeel[data]"') from None
-    with Image.open(io.BytesIO(file) if isinstance(file, bytes) else file) as picture:
-        return np.asarray(picture.convert("RGB")).transpose(2, 0, 1)
+        raise DataError(f'{doing} pictures needs the package Pillow: pip install "fedkeel[data]"') from None
+    return Image

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedkeel.data.sources.dataset import Dataset
-from fedkeel.data.sources.fetch import Shelf
+from fedkeel.data.sources.fetch import DataDirectories
 from fedkeel.data.sources.readers import reading
 from fedkeel.errors import DataError
 from fedkeel.streams import Stream
@@ -23,7 +23,8 @@ Bytes: TypeAlias = NDArray[np.uint8]
 
 LENGTH = 80
 VOCABULARY = "\n !\"&'(),-.0123456789:;>?" + string.ascii_uppercase + "[]" + string.ascii_lowercase + "}"
-_PLACES = (
+_NOTICES = ("THE_COMEDY_OF_ERRORS_COMMERCIALLY", "THE_COMEDY_OF_ERRORS_WITH_PERMISSION")
+_FILES = (
     "shakespeare.json",
     "shakespeare/all_data",
     "shakespeare/data/all_data",
@@ -39,11 +40,12 @@ class _Role:
 
 
 def shakespeare(
-    shelf: Shelf,
+    directories: DataDirectories,
     *,
     max_samples: int | None = 2000,
     roles: int | None = None,
     train_share: float = 0.8,
+    notices: bool = True,
     seed: int = 0,
 ) -> Dataset:
     """Shakespeare by speaking role: 80 characters (bytes, numbers in LEAF's vocabulary), next character.
@@ -51,22 +53,26 @@ def shakespeare(
     As LEAF does, the first `train_share` of a role's samples are for training, the next 79, which
     overlap both parts, are dropped, and the rest is the test set; roles too short for one are left out.
     As FedDyn does, a window of at most `max_samples` training and a fifth as many test samples of
-    each role is kept, at a place drawn from `seed`. `roles` takes so many of the roles that fill both
+    each role is kept, from a start drawn from `seed`. `roles` takes that many of the roles that fill both
     windows: 100 gives the 200,000 + 40,000 samples of FedSAGD.
+
+    Two of LEAF's roles are none: LEAF reads lines of the edition's licence notice in The Comedy of Errors as
+    names ("COMMERCIALLY.", "WITH PERMISSION."), and what follows as their speech. The notice is repeated, so
+    that some of its test windows are training windows too. `notices=False` leaves these two out.
     """
     if not 0 < train_share < 1:
         raise DataError(f"shakespeare: train_share is {train_share}; use a number between 0 and 1")
     if max_samples is not None and max_samples < 5:
         raise DataError(f"shakespeare: max_samples is {max_samples}; use 5 or more, or None for all")
-    path = shelf.find(*_PLACES)
+    path = directories.find(*_FILES)
     if path is None:
         raise DataError(
-            shelf.missing(*_PLACES)
+            directories.missing(*_FILES)
             + ". There is no official download; LEAF makes it: in data/shakespeare of "
             "https://github.com/TalwalkarLab/leaf run ./preprocess.sh -s niid --sf 1.0 -k 0 -t sample -tf 0.8"
         )
     with reading(path):
-        everyone = _read(path)
+        everyone = [role for role in _read(path) if notices or role.name not in _NOTICES]
     halves = [(role, *_halves(len(role.y), train_share)) for role in everyone]
     kept = [(role, train, test) for role, train, test in halves if len(train) and len(test)]
     if roles is not None:
@@ -138,22 +144,22 @@ def _collect(kept: list[tuple[_Role, range, range]], max_samples: int | None, se
     if not kept:
         raise DataError("shakespeare: no role is long enough for a training and a test sample")
     stream = Stream(seed)
-    places = []
+    windows = []
     for number, (_, train, test) in enumerate(kept):
         rng = stream.branch("window", number).numpy()
-        places.append(
+        windows.append(
             (_window(train, max_samples, rng), _window(test, max_samples and max_samples // 5, rng))
         )
-    spans = list(zip(kept, places, strict=True))
-    x_train, x_test = (_join([role.x[place[i]] for (role, *_), place in spans]) for i in (0, 1))
-    y_train, y_test = (_join([role.y[place[i]] for (role, *_), place in spans]) for i in (0, 1))
+    spans = list(zip(kept, windows, strict=True))
+    x_train, x_test = (_join([role.x[window[i]] for (role, *_), window in spans]) for i in (0, 1))
+    y_train, y_test = (_join([role.y[window[i]] for (role, *_), window in spans]) for i in (0, 1))
     return Dataset(
         "shakespeare",
         x_train,
         y_train.long(),
         test=(x_test, y_test.long()),
         classes=len(VOCABULARY),
-        groups=np.repeat(np.arange(len(kept)), [train.stop - train.start for train, _ in places]),
+        groups=np.repeat(np.arange(len(kept)), [train.stop - train.start for train, _ in windows]),
         group_names=tuple(role.name for role, *_ in kept),
         class_names=tuple(VOCABULARY),
     )

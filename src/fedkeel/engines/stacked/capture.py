@@ -1,8 +1,8 @@
 """A function of tensors, recorded once and replayed: as a list of operations, or compiled to machine code.
 
 Recording runs the function's derivatives and batching once; the record holds plain operations on whole
-stacks, so a replay pays neither. Compiling fuses what lies between matrix products, for some seconds once a
-shape; the result is kept on disk for later processes.
+stacks, so a replay pays neither. Compiling fuses the operations between matrix products. It takes some
+seconds per shape, once: the result is kept on disk for later processes.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def capture(function: Callable[..., Sequence[Tensor]], examples: list[Tensor], *
 
 
 def record(function: Callable[..., Sequence[Tensor]], examples: list[Tensor]) -> fx.GraphModule:
-    """Return the operations that a function runs on the examples, products laid down."""
+    """Return the operations that a function runs on the examples, with tall products transposed."""
     from torch.fx.experimental.proxy_tensor import make_fx  # noqa: PLC0415  half a second to import
 
-    return lie_down(make_fx(function)(*examples))
+    return transpose_tall_products(make_fx(function)(*examples))
 
 
 def _compile(graph: fx.GraphModule, examples: list[Tensor]) -> Replay:
@@ -61,10 +61,10 @@ def _compile(graph: fx.GraphModule, examples: list[Tensor]) -> Replay:
     from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: PLC0415
     from torch.fx.experimental.symbolic_shapes import ShapeEnv  # noqa: PLC0415
 
-    few = config.patch(compile_threads=1)  # kernels: no pool of workers
+    one_thread = config.patch(compile_threads=1)  # no pool of workers for few kernels
     # inductor looks a graph up on disk only inside such a context
     context = tracing(TracingContext(FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True)))
-    with warnings.catch_warnings(), few, _lasting_cache():
+    with warnings.catch_warnings(), one_thread, _persistent_cache():
         warnings.simplefilter("ignore")
         with context:
             replay: Any = torch._inductor.compile(graph, [*examples])
@@ -73,7 +73,7 @@ def _compile(graph: fx.GraphModule, examples: list[Tensor]) -> Replay:
 
 
 @contextmanager
-def _lasting_cache() -> Iterator[None]:
+def _persistent_cache() -> Iterator[None]:
     """Let inductor keep its work in fedkeel's cache directory, unless the user has set another.
 
     Its own choice, which it writes to the environment as if it were the user's, is emptied by a reboot.
@@ -94,11 +94,11 @@ def _lasting_cache() -> Iterator[None]:
             os.environ[_CACHE_VARIABLE] = before
 
 
-def lie_down(graph: fx.GraphModule) -> fx.GraphModule:
-    """Turn batched products whose result is tall: A·B = (BᵀAᵀ)ᵀ.
+def transpose_tall_products(graph: fx.GraphModule) -> fx.GraphModule:
+    """Compute batched products whose result is tall as A·B = (BᵀAᵀ)ᵀ.
 
     CPU kernels are up to seven times faster where the last axis of the result is the long one. The result
-    then lies differently in memory, so views of what follows become reshapes.
+    then has other strides, so views of what follows become reshapes.
     """
     for node in list(graph.graph.nodes):
         if node.target in _VIEWS:
@@ -107,9 +107,9 @@ def lie_down(graph: fx.GraphModule) -> fx.GraphModule:
             continue
         with graph.graph.inserting_before(node):
             left, right = (graph.graph.call_function(_TRANSPOSE, (part, 1, 2)) for part in node.args)
-            lying = graph.graph.call_function(_BMM, (right, left))
-            turned = graph.graph.call_function(_TRANSPOSE, (lying, 1, 2))
-        node.replace_all_uses_with(turned)
+            product = graph.graph.call_function(_BMM, (right, left))
+            result = graph.graph.call_function(_TRANSPOSE, (product, 1, 2))
+        node.replace_all_uses_with(result)
         graph.graph.erase_node(node)
     graph.recompile()
     return graph

@@ -1,6 +1,6 @@
 """BatchNorm with `momentum=None`: its statistics are means over all minibatches so far.
 
-Its own code reads the count of minibatches as a Python number, which each client has another one of. So a
+Its own code reads the count of minibatches as a Python number, but the count differs between clients. So a
 pass overwrites the statistics, and the mean is taken afterwards, with the counts as tensors.
 """
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 
-class Cumulative:
+class CumulativeNorms:
     """The layers of a model that average over all minibatches."""
 
     def __init__(self, module: nn.Module) -> None:
@@ -24,10 +24,10 @@ class Cumulative:
         }
 
     @contextmanager
-    def averaged(self, held: dict[str, Tensor]) -> Iterator[None]:
-        """Let a pass inside the block move the buffers in `held`, by name, as these layers would alone."""
+    def averaged(self, tensors: dict[str, Tensor]) -> Iterator[None]:
+        """Let a pass inside the block update the buffers among named tensors as these layers would."""
         parts = [f"{prefix}{part}" for prefix in self._layers for part in ("running_mean", "running_var")]
-        before = {name: held[name].clone() for name in parts}
+        before = {name: tensors[name].clone() for name in parts}
         for layer in self._layers.values():
             layer.momentum = 1.0
         try:
@@ -36,5 +36,5 @@ class Cumulative:
             for layer in self._layers.values():
                 layer.momentum = None
         for name, old in before.items():
-            count = held[f"{name.rpartition('running_')[0]}num_batches_tracked"]
-            held[name] = old + (held[name] - old) / count.to(old.dtype)
+            count = tensors[f"{name.rpartition('running_')[0]}num_batches_tracked"]
+            tensors[name] = old + (tensors[name] - old) / count.to(old.dtype)

@@ -1,11 +1,11 @@
 """The stacked engine: all clients of a cohort in one computation over (clients, d).
 
-The Python cost of a step is paid once for the cohort instead of once a client. The step is recorded once for
-a model, a shape and a kind of step, and replayed for every method, round and run of that task; where that
+The Python cost of a step is paid once for the cohort instead of once per client. The step is recorded once
+per model, shape and kind of step, and replayed for every method, round and run of that task; where that
 pays it is compiled. Results are the serial engine's up to rounding, because products over many clients are
 summed in another order: relative to the model 1e-10 in float64, and 1e-5 in float32 (an MLP on digits: 4e-8
-after a round, at most 5e-6 after forty). Buffers that training moves (BatchNorm's statistics) are walked
-beside the model, each client's own.
+after a round, at most 5e-6 after forty). Buffers that training changes (BatchNorm's statistics) are part of
+the state, each client has its own.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from fedkeel.engines.client import diverged, full_gradient, measured
 from fedkeel.engines.contract import ClientResult, CohortResult, RoundRequest, Upload
 from fedkeel.engines.reduction import Reduction
 from fedkeel.engines.serial import threads
-from fedkeel.engines.sizing import fits_channels_last, numbers_given, sensible_threads
+from fedkeel.engines.sizing import activation_count, fits_channels_last, sensible_threads
 from fedkeel.engines.stacked.capture import Replay, capture
-from fedkeel.engines.stacked.ragged import Form, Group
-from fedkeel.engines.stacked.span import Span, SpanStep, linear_walk
-from fedkeel.engines.stacked.stackable import stackable_net
-from fedkeel.engines.stacked.step import Route, State, Step, fit, route
+from fedkeel.engines.stacked.ragged import BatchShape, ClientGroup
+from fedkeel.engines.stacked.span import SpanStep, SpanWalk, linear_model
+from fedkeel.engines.stacked.stackable import stackable_model
+from fedkeel.engines.stacked.step import PreparedPlan, StackedState, StackedStep, fit_to_slots, prepare_plan
 from fedkeel.oracle import Oracle, Passes
 from fedkeel.probes.client import WalkTraces
 from fedkeel.records import ClientMemory, Record, leaves, nbytes, rebuild, stack, transform
@@ -40,22 +40,22 @@ from fedkeel.walk import Pace
 
 _CACHE = 2**25  # bytes of a group that is large enough: more clients at once fall out of the caches
 _MEMORY = 2**30  # bytes that a group may take at most
-_FEW = 8  # clients a group has where memory allows: fewer do not pay for a step's Python
-_SPARE = 8  # slots of groups of varying size come in multiples of this
-_VECTORS = 12  # vectors of length d alive a client: plan, state, gradients and what lies between
+_LEAST_CLIENTS = 8  # of a group, where memory allows: fewer do not pay for a step's Python
+_SLOT_MULTIPLE = 8  # slots of groups of varying size come in multiples of this
+_VECTORS = 12  # vectors of length d in use per client: plan, state, gradients and intermediate ones
 
 
-class Recorded(NamedTuple):
+class RecordedStep(NamedTuple):
     """A recorded step, and how many forward passes it makes."""
 
     replay: Replay
     forwards: int
 
 
-class Walked(NamedTuple):
-    """Where a group's steps have led, the summed losses (clients,), and the passes of a step."""
+class FinishedSteps(NamedTuple):
+    """The state after a group's steps, the summed losses (clients,), and the forward passes per step."""
 
-    end: State
+    end: StackedState
     losses: Tensor
     forwards: int
 
@@ -63,7 +63,7 @@ class Walked(NamedTuple):
 class GroupWalk(NamedTuple):
     """The walks of a group, its losses (clients,), and every client's passes.
 
-    `buffers` are the clients' own, None where training leaves them; `path2` is there where probes trace.
+    `buffers` has one row per client, None if training does not change them; `path2` is there if probes trace.
     """
 
     walk: Walk
@@ -74,7 +74,7 @@ class GroupWalk(NamedTuple):
     path2: Tensor | None
 
 
-_RECORDED: WeakKeyDictionary[Task, dict[Hashable, Recorded]] = WeakKeyDictionary()
+_RECORDED: WeakKeyDictionary[Task, dict[Hashable, RecordedStep]] = WeakKeyDictionary()
 
 
 class Stacked:
@@ -92,15 +92,16 @@ class Stacked:
         compiled: bool = True,
         memory: int = _MEMORY,
     ) -> None:
-        self.settings, self.oracle, self.form = settings, oracle, Form.of(settings)
-        self._net, self._text = stackable_net(settings, oracle, self.form.padded), repr(oracle.module)
+        self.settings, self.oracle, self.shape = settings, oracle, BatchShape.of(settings)
+        self._model = stackable_model(settings, oracle, self.shape.padded)
+        self._architecture = repr(oracle.module)
         oracle.channels_last = fits_channels_last(settings, oracle)
         self.threads = threads or sensible_threads(settings, oracle)
         self.name = "stacked" if compiled else "stacked-uncompiled"
         self.compiled = compiled and not _convolves(oracle.module)
-        size = _bytes_a_client(settings, oracle, self.form)
-        self.capacity = max(1, min(memory // size, max(_FEW, _CACHE // size)))
-        self._linear = linear_walk(settings, oracle)
+        size = _bytes_per_client(settings, oracle, self.shape)
+        self.capacity = max(1, min(memory // size, max(_LEAST_CLIENTS, _CACHE // size)))
+        self._linear = linear_model(settings, oracle)
 
     def run(self, request: RoundRequest, memories: Sequence[ClientMemory]) -> CohortResult:
         """Let every client of the cohort do its round, group by group, and reduce what they send."""
@@ -110,7 +111,7 @@ class Stacked:
         with threads(self.threads):
             for start in range(0, count, size):
                 clients = request.clients[start : start + size]
-                group = Group(self.settings, self.oracle, request.round, clients, slots, self.form)
+                group = ClientGroup(self.settings, self.oracle, request.round, clients, slots, self.shape)
                 for result in self._results(request, group, memories[start : start + size]):
                     reduction.add(result)
             return reduction.result()
@@ -122,24 +123,24 @@ class Stacked:
             return [self.oracle.evaluate(vector, buffers, data, prepare) for vector in vectors]
 
     def close(self) -> None:
-        """Nothing to give back: recorded steps live as long as their task."""
+        """Do nothing: recorded steps live as long as their task."""
 
     def _results(
-        self, request: RoundRequest, group: Group, memories: Sequence[ClientMemory]
+        self, request: RoundRequest, group: ClientGroup, memories: Sequence[ClientMemory]
     ) -> Iterator[ClientResult]:
         """Walk a group and yield its clients' results in drawn order."""
         self.oracle.load_buffers(request.buffers)
         stacked = stack([memory.method for memory in memories])
-        taken = self._take(request, group, stacked)
-        sound = torch.isfinite(taken.losses) & torch.isfinite(taken.walk.end).all(1)
-        if not bool(sound.all()):
-            raise diverged(request, group.clients[int(sound.int().argmin())])
-        up, kept = request.algorithm.finish(taken.walk, request.down, stacked)
-        for index, loss in enumerate(taken.losses.tolist()):
-            buffers = request.buffers if taken.buffers is None else taken.buffers[index]
+        walked = self._walk_group(request, group, stacked)
+        finite = torch.isfinite(walked.losses) & torch.isfinite(walked.walk.end).all(1)
+        if not bool(finite.all()):
+            raise diverged(request, group.clients[int(finite.int().argmin())])
+        up, kept = request.algorithm.finish(walked.walk, request.down, stacked)
+        for index, loss in enumerate(walked.losses.tolist()):
+            buffers = request.buffers if walked.buffers is None else walked.buffers[index]
             upload = Upload(_of_client(up, index), buffers.clone())
             memory = memories[index]._replace(method=_of_client(kept, index))
-            passes, gradients = taken.passes[index], taken.gradients[index]
+            passes, gradients = walked.passes[index], walked.gradients[index]
             result = ClientResult(upload, memory, loss, gradients, nbytes(upload), passes)
             if request.probes is None:
                 yield result
@@ -152,23 +153,23 @@ class Stacked:
                 group.clients[index],
                 result,
                 before=memories[index],
-                walk=_of_client(taken.walk, index),
-                path2=_of_client(taken.path2, index),
+                walk=_of_client(walked.walk, index),
+                path2=_of_client(walked.path2, index),
             )
 
-    def _take(self, request: RoundRequest, group: Group, memories: Record) -> GroupWalk:
+    def _walk_group(self, request: RoundRequest, group: ClientGroup, memories: Record) -> GroupWalk:
         """Walk as planned: `walk.take` for a group."""
         count = len(group.clients)
         plan = request.algorithm.plan(request.down, memories)
         pace = Pace.of(self.settings.work, request.lr)
         full, whole = self._full_gradients(plan, group) if plan.full_gradient else (None, [0] * count)
-        ready = route(plan, pace, group.slots, self.form.padded, self._net.moving)
+        prepared = prepare_plan(plan, pace, group.slots, self.shape.padded, self._model.moving)
         orders = group.orders()
-        paths = None if request.probes is None else request.probes.trace_many(request.down.x, group.slots)
-        end, losses, forwards = self._walk(ready, group, orders, paths)
-        steps = torch.tensor([[len(own)] for own in orders]).to(ready.start.y)
+        traces = None if request.probes is None else request.probes.trace_many(request.down.x, group.slots)
+        end, losses, forwards = self._walk(prepared, group, orders, traces)
+        steps = torch.tensor([[len(own)] for own in orders]).to(prepared.start.y)
         walk = Walk(
-            start=ready.start.y[:count],
+            start=prepared.start.y[:count],
             end=end.y[:count],
             length=torch.tensor([[pace.lr * len(own)] for own in orders], dtype=torch.float64).to(steps),
             steps=steps,
@@ -176,19 +177,19 @@ class Stacked:
             dual=None if end.dual is None else end.dual[:count],
             full_gradient=full,
         )
-        each = 2 if ready.kind.sharp else 1
+        each = 2 if prepared.kind.sharp else 1
         gradients = [each * len(own) for own in orders]
         passes = [
-            Passes(walked + over_all, forwards * len(own) + over_all)
-            for walked, own, over_all in zip(gradients, orders, whole, strict=True)
+            Passes(taken + over_all, forwards * len(own) + over_all)
+            for taken, own, over_all in zip(gradients, orders, whole, strict=True)
         ]
         buffers = end.moving.floats[:count] if end.moving else None
-        path2 = None if paths is None else paths.total
+        path2 = None if traces is None else traces.total
         return GroupWalk(walk, losses[:count] / steps[:, 0], gradients, passes, buffers, path2)
 
-    def _full_gradients(self, plan: Plan, group: Group) -> tuple[Tensor, list[int]]:
+    def _full_gradients(self, plan: Plan, group: ClientGroup) -> tuple[Tensor, list[int]]:
         """Return the gradients over all samples, taken client by client, and the passes of each."""
-        anchors = fit(plan.start if plan.anchor is None else plan.anchor, len(group.clients))
+        anchors = fit_to_slots(plan.start if plan.anchor is None else plan.anchor, len(group.clients))
         found, passes = [], []
         for client, at in zip(group.clients, anchors, strict=True):
             before = self.oracle.gradients
@@ -198,51 +199,60 @@ class Stacked:
 
     @torch.no_grad()
     def _walk(
-        self, ready: Route, group: Group, orders: Sequence[Sequence[np.ndarray]], paths: WalkTraces | None
-    ) -> Walked:
-        """Take all steps of a group, a linear model's in the span of the clients' samples."""
-        if self._linear is not None and paths is None and Span.fits(ready):
-            span = Span(self._linear, group, ready)
-            walked = self._steps(SpanStep, span.route(), span.feeds(orders), span.fixed)
-            return walked._replace(end=span.out(walked.end))
-        feeds = (feed for window in group.windows(orders) for feed in window.feeds())
-        return self._steps(Step, ready, feeds, self._net.fixed, paths)
-
-    def _steps(
         self,
-        kind: type[Step],
-        ready: Route,
-        feeds: Iterable[Record],
+        prepared: PreparedPlan,
+        group: ClientGroup,
+        orders: Sequence[Sequence[np.ndarray]],
+        traces: WalkTraces | None,
+    ) -> FinishedSteps:
+        """Take all steps of a group, a linear model's in the span of the clients' samples."""
+        if self._linear is not None and traces is None and SpanWalk.fits(prepared):
+            span = SpanWalk(self._linear, group, prepared)
+            finished = self._take_steps(SpanStep, span.plan(), span.steps(orders), span.fixed)
+            return finished._replace(end=span.in_parameters(finished.end))
+        steps = (inputs for window in group.windows(orders) for inputs in window.steps())
+        return self._take_steps(StackedStep, prepared, steps, self._model.fixed, traces)
+
+    def _take_steps(
+        self,
+        step_type: type[StackedStep],
+        prepared: PreparedPlan,
+        steps: Iterable[Record],
         fixed: list[Tensor],
-        paths: WalkTraces | None = None,
-    ) -> Walked:
-        state = [tensor for _, tensor in leaves(ready.start)]
-        constants = [*(tensor for _, tensor in leaves(ready.words)), *fixed]
-        losses = ready.start.y.new_zeros(len(ready.start.y))
-        step: Recorded | None = None
-        for feed in feeds:
-            data = [part for part in feed if part is not None]
+        traces: WalkTraces | None = None,
+    ) -> FinishedSteps:
+        state = [tensor for _, tensor in leaves(prepared.start)]
+        constants = [*(tensor for _, tensor in leaves(prepared.constants)), *fixed]
+        losses = prepared.start.y.new_zeros(len(prepared.start.y))
+        step: RecordedStep | None = None
+        for inputs in steps:
+            data = [part for part in inputs if part is not None]
             if step is None:
-                step = self._recorded(kind, ready, feed, [*state, *data, *constants])
-            if paths is not None:
-                paths(state[0], feed.alive)
+                step = self._recorded(step_type, prepared, inputs, [*state, *data, *constants])
+            if traces is not None:
+                traces(state[0], inputs.alive)
             *state, loss = step.replay(*state, *data, *constants)
             losses += loss
-        names = [name for name, _ in leaves(ready.start)]
+        names = [name for name, _ in leaves(prepared.start)]
         assert step is not None
-        return Walked(rebuild(ready.start, dict(zip(names, state, strict=True))), losses, step.forwards)
+        end = rebuild(prepared.start, dict(zip(names, state, strict=True)))
+        return FinishedSteps(end, losses, step.forwards)
 
-    def _recorded(self, kind: type[Step], ready: Route, feed: Record, examples: list[Tensor]) -> Recorded:
+    def _recorded(
+        self, step_type: type[StackedStep], prepared: PreparedPlan, inputs: Record, examples: list[Tensor]
+    ) -> RecordedStep:
         """Return the recorded step of this kind and these shapes; record it where it is new."""
         shapes = tuple((tensor.shape, tensor.stride(), tensor.dtype, tensor.device) for tensor in examples)
-        names = tuple(name for part in (ready.start, feed, ready.words) for name, _ in leaves(part))
-        step = (kind, ready.kind, names, shapes)
-        key = (step, self.compiled, self.threads, self.oracle.layout, self._text)
+        names = tuple(
+            name for part in (prepared.start, inputs, prepared.constants) for name, _ in leaves(part)
+        )
+        step = (step_type, prepared.kind, names, shapes)
+        key = (step, self.compiled, self.threads, self.oracle.layout, self._architecture)
         known = _RECORDED.setdefault(self.settings.task, {})
         if key not in known:
-            self._net.looks = 0
-            replay = capture(kind(self._net, ready, feed), examples, compiled=self.compiled)
-            known[key] = Recorded(replay, self._net.looks)
+            self._model.forwards = 0
+            replay = capture(step_type(self._model, prepared, inputs), examples, compiled=self.compiled)
+            known[key] = RecordedStep(replay, self._model.forwards)
         return known[key]
 
     def _division(self, count: int) -> tuple[int, int]:
@@ -255,7 +265,7 @@ class Stacked:
         size = -(-count // groups)
         if count == self.settings.cohort_size:
             return size, size
-        return size, max(size, min(-(-size // _SPARE) * _SPARE, self.capacity))
+        return size, max(size, min(-(-size // _SLOT_MULTIPLE) * _SLOT_MULTIPLE, self.capacity))
 
 
 def _convolves(module: nn.Module) -> bool:
@@ -265,18 +275,18 @@ def _convolves(module: nn.Module) -> bool:
 
 
 def _of_client(record: Record, index: int) -> Record:
-    """Return one client's part of a stacked record; what has no client axis is everyone's."""
+    """Return one client's part of a stacked record; all clients share what has no client axis."""
     return transform(lambda tensor: (tensor[index] if tensor.ndim > 1 else tensor).clone(), record)
 
 
-def _bytes_a_client(settings: RunSettings, oracle: Oracle, form: Form) -> int:
-    """Estimate what a client takes in a group: vectors, its samples, and what its layers give."""
+def _bytes_per_client(settings: RunSettings, oracle: Oracle, shape: BatchShape) -> int:
+    """Estimate the memory of a client in a group: vectors, its samples, and activations."""
     federation = settings.federation
     sample = federation.prepare(federation.samples(0)[0][:1])
-    activations = numbers_given(oracle.eval_copy, oracle.to_device((sample, federation.y[:1]))[0])
+    activations = activation_count(oracle.eval_copy, oracle.to_device((sample, federation.y[:1]))[0])
     numbers = (
         _VECTORS * oracle.layout.total
         + int(federation.sizes.max()) * sample.numel()
-        + form.width * (sample.numel() + 3 * activations)  # values, their gradients, and room between
+        + shape.width * (sample.numel() + 3 * activations)  # values, their gradients, and temporary ones
     )
     return numbers * oracle.point.element_size()

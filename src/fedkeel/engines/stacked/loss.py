@@ -11,7 +11,7 @@ from torch.func import functional_call, grad_and_value, vmap
 
 from fedkeel.algorithm import Objective
 from fedkeel.data.federation import Batch
-from fedkeel.engines.stacked.cumulative import Cumulative
+from fedkeel.engines.stacked.cumulative import CumulativeNorms
 from fedkeel.layout import Layout
 from fedkeel.oracle import Oracle
 from fedkeel.records import Nothing, Record, transform
@@ -19,15 +19,15 @@ from fedkeel.task import watched
 from fedkeel.vector import Vector
 
 
-class Moving(NamedTuple):
-    """Buffers that training moves: the float ones as one vector, and counters as another."""
+class MovingBuffers(NamedTuple):
+    """Buffers that training changes: the float ones as one vector, and counters as another."""
 
     floats: Vector
     counts: Tensor
 
 
-class Given(NamedTuple):
-    """What a client's loss depends on besides its vector; `moving` is empty where no buffer moves."""
+class LossInputs(NamedTuple):
+    """What a client's loss depends on besides its vector; `moving` is empty where no buffer changes."""
 
     inputs: Tensor
     target: Tensor
@@ -37,26 +37,26 @@ class Given(NamedTuple):
     moving: Record = Nothing()
 
 
-Loss = Callable[[Vector, Given], tuple[Tensor, Record]]
-Held = dict[str, Tensor]
+Loss = Callable[[Vector, LossInputs], tuple[Tensor, Record]]
+NamedTensors = dict[str, Tensor]
 
 
-class Sight(NamedTuple):
-    """What a forward pass at the walk's own point gives."""
+class ForwardResult(NamedTuple):
+    """What a forward pass gives; `features` only where they were asked for."""
 
     output: Tensor
     features: Tensor | None
 
 
-class Net:
+class StackedModel:
     """A model as a function of a flat vector and of its fixed tensors (frozen parameters and buffers).
 
-    Where training moves some buffers, given by name, all float ones and those counters are not fixed: each
-    client has its own.
+    Where training changes some buffers, given by name, all float ones and those counters are not fixed: each
+    client has its own. `forwards` counts the forward passes.
     """
 
     def __init__(self, oracle: Oracle, moved: Collection[str] = ()) -> None:
-        self.oracle, self.looks = oracle, 0
+        self.oracle, self.forwards = oracle, 0
         module = oracle.module
         frozen = [name for name, p in module.named_parameters() if not p.requires_grad]
         buffers = dict(module.named_buffers())
@@ -64,64 +64,68 @@ class Net:
         counters = [(name, b) for name, b in buffers.items() if name in moved and not b.is_floating_point()]
         self._counters = Layout.of(counters)
         self._moves = bool(moved)
-        self.cumulative = Cumulative(module)
+        self.cumulative = CumulativeNorms(module)
         own = {*self._floats.names, *self._counters.names}
         self._names = [*frozen, *(name for name in buffers if name not in own)]
 
     @property
     def moving(self) -> Record:
-        """Return the present values of the buffers that training moves; an empty record where none does."""
+        """Return the present values of the buffers that training changes, an empty record if none."""
         if not self._moves:
             return Nothing()
         buffers = dict(self.oracle.module.named_buffers())
         counts = [buffers[name].reshape(-1) for name in self._counters.names]
         none = torch.zeros(0, dtype=torch.int64, device=self.oracle.device)
-        return Moving(self.oracle.buffers.clone(), torch.cat([none, *counts]))
-
-    def hold(self, fixed: list[Tensor], moving: Record) -> Held:
-        """Return all but the trained tensors by name; what a forward pass writes to, in memory of its own."""
-        held = dict(zip(self._names, fixed, strict=True))
-        if not self._moves:
-            return held
-        views = {**self._floats.views(moving.floats), **self._counters.views(moving.counts)}
-        own = {name: view.clone(memory_format=torch.contiguous_format) for name, view in views.items()}
-        return {**held, **own}
-
-    def let_go(self, held: Held, moving: Record) -> Record:
-        """Return what a pass has made of a client's buffers, which were `moving` before."""
-        if not self._moves:
-            return moving
-        layouts = self._floats, self._counters
-        return Moving(*(_joined(held, *parts) for parts in zip(layouts, moving, strict=True)))
+        return MovingBuffers(self.oracle.buffers.clone(), torch.cat([none, *counts]))
 
     @property
     def fixed(self) -> list[Tensor]:
         """Return the present values of the fixed tensors."""
         module = self.oracle.module
-        held = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-        return [held[name].detach() for name in self._names]
+        tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        return [tensors[name].detach() for name in self._names]
 
-    def look(self, module: nn.Module, at: Vector, inputs: Tensor, held: Held, features: bool) -> Sight:
-        """Run a module of the model's kind at a vector, and count the pass."""
-        self.looks += 1
-        tensors = {**self.oracle.layout.views(at), **held}
+    def untrained(self, fixed: list[Tensor], moving: Record) -> NamedTensors:
+        """Return all but the trained tensors by name; those that a forward pass writes to are copies."""
+        tensors = dict(zip(self._names, fixed, strict=True))
+        if not self._moves:
+            return tensors
+        views = {**self._floats.views(moving.floats), **self._counters.views(moving.counts)}
+        own = {name: view.clone(memory_format=torch.contiguous_format) for name, view in views.items()}
+        return {**tensors, **own}
+
+    def moved(self, tensors: NamedTensors, before: Record) -> Record:
+        """Return a client's buffers after a pass that wrote to the named tensors."""
+        if not self._moves:
+            return before
+        layouts = self._floats, self._counters
+        return MovingBuffers(*(_joined(tensors, *parts) for parts in zip(layouts, before, strict=True)))
+
+    def forward(
+        self, module: nn.Module, at: Vector, inputs: Tensor, untrained: NamedTensors, features: bool
+    ) -> ForwardResult:
+        """Run a module of the model's architecture at a vector, and count the pass."""
+        self.forwards += 1
+        tensors = {**self.oracle.layout.views(at), **untrained}
         if not features:
-            return Sight(functional_call(module, tensors, (inputs,)), None)
+            return ForwardResult(functional_call(module, tensors, (inputs,)), None)
         with watched(module, self.oracle.task.features) as found:
             output = functional_call(module, tensors, (inputs,))
-        return Sight(output, found[-1])
+        return ForwardResult(output, found[-1])
 
 
-def _joined(held: Held, layout: Layout, before: Tensor) -> Tensor:
-    parts = [held[name].detach().reshape(-1) for name in layout.names]
+def _joined(tensors: NamedTensors, layout: Layout, before: Tensor) -> Tensor:
+    parts = [tensors[name].detach().reshape(-1) for name in layout.names]
     return torch.cat(parts) if parts else before
 
 
 class StackedForward:
     """The forward passes an objective may ask for, with the protocol of `oracle.Forward`."""
 
-    def __init__(self, net: Net, y: Vector, sight: Sight, held: Held) -> None:
-        self._net, self._y, self._sight, self._held = net, y, sight, held
+    def __init__(
+        self, model: StackedModel, y: Vector, result: ForwardResult, untrained: NamedTensors
+    ) -> None:
+        self._model, self._y, self._result, self._untrained = model, y, result, untrained
 
     def __call__(self, vector: Vector, inputs: Tensor) -> Tensor:
         """Return the model's outputs at a vector."""
@@ -133,71 +137,79 @@ class StackedForward:
         assert found is not None, "the objective did not say that it asks for features"
         return found
 
-    def _at(self, vector: Vector, inputs: Tensor, features: bool) -> Sight:
-        """Look at the walk's own point, or in evaluation mode and as a constant at another vector."""
+    def _at(self, vector: Vector, inputs: Tensor, features: bool) -> ForwardResult:
+        """Return the pass at the walk's own point, or one in evaluation mode and constant elsewhere."""
         if vector is self._y:
-            return self._sight
-        net = self._net
-        seen = net.look(net.oracle.eval_copy, vector, inputs, self._held, features)
-        return Sight(seen.output.detach(), None if seen.features is None else seen.features.detach())
+            return self._result
+        model = self._model
+        found = model.forward(model.oracle.eval_copy, vector, inputs, self._untrained, features)
+        return ForwardResult(
+            found.output.detach(), None if found.features is None else found.features.detach()
+        )
 
 
-def loss_of(net: Net, objective: Objective | None) -> Loss:
-    """Return one client's minibatch loss, and its moved buffers, as a function of its vector and the given.
+def client_loss(model: StackedModel, objective: Objective | None) -> Loss:
+    """Return one client's minibatch loss, and its updated buffers, as a function of its vector and inputs.
 
-    Without weights it is the task's loss, whatever that is. With weights (some samples are filling) it is
-    weighed sample by sample: each is handed to the loss, and to the objective, as a minibatch of one, which
-    is exact for any mean over samples. `stackable_net` finds out whether the task's loss is one; an
+    Without weights it is the task's loss, whatever that is. With weights (some samples are padding) it is a
+    weighted sum over samples: each is passed to the loss, and to the objective, as a minibatch of one, which
+    is exact for any mean over samples. `stackable_model` finds out whether the task's loss is one; an
     objective must be.
     """
     features = objective is not None and objective.features
-    task_loss = net.oracle.task.loss
+    task_loss = model.oracle.task.loss
 
-    def of(y: Vector, sight: Sight, batch: Batch, context: Record, held: Held) -> Tensor:
-        loss = task_loss(sight.output, batch[1])
+    def batch_loss(
+        y: Vector, result: ForwardResult, batch: Batch, context: Record, untrained: NamedTensors
+    ) -> Tensor:
+        loss = task_loss(result.output, batch[1])
         if objective is None:
             return loss
-        return loss + objective.function(StackedForward(net, y, sight, held), y, batch, context)
+        return loss + objective.function(StackedForward(model, y, result, untrained), y, batch, context)
 
-    def loss(y: Vector, given: Given) -> tuple[Tensor, Record]:
-        batch, held = (given.inputs, given.target), net.hold(given.fixed, given.moving)
-        with net.cumulative.averaged(held):
-            sight = net.look(net.oracle.module, y, given.inputs, held, features)
+    def loss(y: Vector, given: LossInputs) -> tuple[Tensor, Record]:
+        batch, untrained = (given.inputs, given.target), model.untrained(given.fixed, given.moving)
+        with model.cumulative.averaged(untrained):
+            result = model.forward(model.oracle.module, y, given.inputs, untrained, features)
         if given.weights is None:
-            return of(y, sight, batch, given.context, held), net.let_go(held, given.moving)
+            value = batch_loss(y, result, batch, given.context, untrained)
+            return value, model.moved(untrained, given.moving)
 
-        def alone(output: Tensor, seen: Tensor, x: Tensor, t: Tensor) -> Tensor:
-            return of(y, Sight(output[None], seen[None]), (x[None], t[None]), given.context, held)
+        def sample_loss(output: Tensor, features: Tensor, x: Tensor, t: Tensor) -> Tensor:
+            single = ForwardResult(output[None], features[None])
+            return batch_loss(y, single, (x[None], t[None]), given.context, untrained)
 
-        seen = sight.output if sight.features is None else sight.features
-        each = vmap(alone)(sight.output, seen, *batch)
-        return (each * given.weights).sum(), net.let_go(held, given.moving)
+        found = result.output if result.features is None else result.features
+        each = vmap(sample_loss)(result.output, found, *batch)
+        return (each * given.weights).sum(), model.moved(untrained, given.moving)
 
     return loss
 
 
-def mapped_over_clients(loss: Loss, like: Given) -> Callable[[Vector, Given], tuple[Vector, Tensor, Record]]:
-    """Return the clients' gradients, losses and moved buffers as a function of points and of what is given.
+def mapped_over_clients(
+    loss: Loss, like: LossInputs
+) -> Callable[[Vector, LossInputs], tuple[Vector, Tensor, Record]]:
+    """Return the clients' gradients, losses and updated buffers as a function of points and inputs.
 
-    `like` shows which parts are each client's own, with a first axis, and which are everyone's.
+    `like` shows which parts each client has of its own, with a first axis, and which all clients share.
     """
-    axes = Given(
+    axes = LossInputs(
         inputs=0,  # type: ignore[arg-type]
         target=0,  # type: ignore[arg-type]
         weights=None if like.weights is None else 0,  # type: ignore[arg-type]
-        context=transform(_axis, like.context),
+        context=transform(_client_axis, like.context),
         fixed=None,  # type: ignore[arg-type]
-        moving=transform(_axis, like.moving),
+        moving=transform(_client_axis, like.moving),
     )
     mapped = vmap(grad_and_value(loss, has_aux=True), in_dims=(0, axes))
 
-    def of(y: Vector, given: Given) -> tuple[Vector, Tensor, Record]:
+    def gradients(y: Vector, given: LossInputs) -> tuple[Vector, Tensor, Record]:
         g, (value, moving) = mapped(y, given)
         return g, value, moving
 
-    return of
+    return gradients
 
 
-def _axis(tensor: Tensor) -> Any:
-    """Return the client axis of a tensor; a vector of its own kind has none."""
+def _client_axis(tensor: Tensor) -> Any:
+    """Return the client axis of a tensor; a single vector has none."""
     return 0 if tensor.ndim > 1 else None

@@ -11,7 +11,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from fedkeel.data.federation import Batch
 from fedkeel.engines.contract import Unsuited
-from fedkeel.engines.stacked.loss import Given, Net, loss_of, mapped_over_clients
+from fedkeel.engines.stacked.loss import LossInputs, StackedModel, client_loss, mapped_over_clients
 from fedkeel.oracle import Oracle
 from fedkeel.records import Record, leaves, transform
 from fedkeel.settings import RunSettings
@@ -25,23 +25,25 @@ class Unstackable(Unsuited):
     """This task cannot be computed for many clients at once; the message says why."""
 
 
-def stackable_net(settings: RunSettings, oracle: Oracle, padded: bool) -> Net:
-    """Return the model ready for many clients; `Unstackable` where each would not walk its own walk."""
+def stackable_model(settings: RunSettings, oracle: Oracle, padded: bool) -> StackedModel:
+    """Return the model prepared for many clients; raise `Unstackable` where results would differ."""
     for name, layer in oracle.module.named_modules():
         reason = _reason(layer, padded)
         if reason is not None:
-            place = f"the layer {name!r}" if name else "the model"
-            raise Unstackable(f"{place} ({type(layer).__name__}) {reason}")
+            part = f"the layer {name!r}" if name else "the model"
+            raise Unstackable(f"{part} ({type(layer).__name__}) {reason}")
     batches = _batches(settings, oracle)
     moved = _moved(oracle, batches[0])
     if moved and padded:
-        raise Unstackable(f"training moves the model's buffer {moved[0]!r}, and {_UNEQUAL}")
+        raise Unstackable(f"training changes the model's buffer {moved[0]!r}, and {_UNEQUAL}")
     for name, buffer in oracle.module.named_buffers():
         if name in moved and not (buffer.is_floating_point() or buffer.dtype == torch.int64):
-            raise Unstackable(f"training moves the model's buffer {name!r}, which is neither float nor int64")
-    net = Net(oracle, moved)
-    _check_gradients(net, batches, padded)
-    return net
+            raise Unstackable(
+                f"training changes the model's buffer {name!r}, which is neither float nor int64"
+            )
+    model = StackedModel(oracle, moved)
+    _check_gradients(model, batches, padded)
+    return model
 
 
 def _reason(layer: nn.Module, padded: bool) -> str | None:
@@ -64,7 +66,7 @@ def _batches(settings: RunSettings, oracle: Oracle) -> list[Batch]:
 
 
 def _moved(oracle: Oracle, batch: Batch) -> list[str]:
-    """Return the buffers that a pass in training moves."""
+    """Return the buffers that a pass in training changes."""
     buffers = dict(oracle.module.named_buffers())
     before = {name: buffer.clone() for name, buffer in buffers.items()}
     with torch.no_grad(), oracle.buffers_kept():
@@ -72,51 +74,52 @@ def _moved(oracle: Oracle, batch: Batch) -> list[str]:
         return [name for name, buffer in buffers.items() if not torch.equal(before[name], buffer)]
 
 
-def _check_gradients(net: Net, batches: list[Batch], padded: bool) -> None:
-    """Compare the stacked gradients of two clients with theirs alone; where need be, one half filled up."""
-    oracle, count = net.oracle, len(batches[0][0])
+def _check_gradients(model: StackedModel, batches: list[Batch], padded: bool) -> None:
+    """Compare the stacked gradients of two clients with those of each alone, one half padded if need be."""
+    oracle, count = model.oracle, len(batches[0][0])
     real = [count, (count + 1) // 2 if padded else count]
     inputs, target = (torch.stack(parts).contiguous() for parts in zip(*batches, strict=True))
     weights = None
     if padded:
-        weights = torch.stack([_share(count, part, oracle.point) for part in real])
-    together, moved = _stacked_gradients(net, inputs, target, weights)
-    for place, batch in enumerate(batches):
+        weights = torch.stack([_weights(count, part, oracle.point) for part in real])
+    together, moved = _stacked_gradients(model, inputs, target, weights)
+    for index, batch in enumerate(batches):
         with oracle.buffers_kept():
-            oracle.gradient((batch[0][: real[place]], batch[1][: real[place]]))
-            alone = net.moving
-        if not _alike(together[place], oracle.grad):
+            oracle.gradient((batch[0][: real[index]], batch[1][: real[index]]))
+            alone = model.moving
+        if not _close(together[index], oracle.grad):
             if padded:
                 raise Unstackable(f"{_UNEQUAL}, and the model or the loss is not a mean over samples")
             raise Unstackable("its gradients for many clients at once differ from those for each alone")
         for (_, one), (_, other) in zip(leaves(moved), leaves(alone), strict=True):
-            if not _alike(one[place], other):
-                raise Unstackable("its buffers move otherwise for many clients at once than for each alone")
+            if not _close(one[index], other):
+                raise Unstackable("its buffers change otherwise for many clients at once than for each alone")
 
 
-def _alike(a: Tensor, b: Tensor) -> bool:
+def _close(a: Tensor, b: Tensor) -> bool:
     tolerance = 1e-9 if a.dtype == torch.float64 else 1e-3
     a, b = a.double(), b.double()
     return bool((a - b).norm() <= tolerance * (b.norm() + tolerance))
 
 
-def _share(count: int, real: int, like: Tensor) -> Tensor:
+def _weights(count: int, real: int, like: Tensor) -> Tensor:
+    """Return equal weights of the real samples of a minibatch, zero for the padding."""
     weights = torch.zeros(count).to(like)
     weights[:real] = 1.0 / real
     return weights
 
 
 def _stacked_gradients(
-    net: Net, inputs: Tensor, target: Tensor, weights: Tensor | None
+    model: StackedModel, inputs: Tensor, target: Tensor, weights: Tensor | None
 ) -> tuple[Tensor, Record]:
-    """Return the gradients of two clients at the same point, and their moved buffers."""
-    moving = transform(lambda tensor: tensor.expand(len(inputs), -1).contiguous(), net.moving)
-    given = Given(inputs, target, weights, None, net.fixed, moving)
-    mapped = mapped_over_clients(loss_of(net, None), given)
+    """Return the gradients of two clients at the same point, and their changed buffers."""
+    moving = transform(lambda tensor: tensor.expand(len(inputs), -1).contiguous(), model.moving)
+    given = LossInputs(inputs, target, weights, None, model.fixed, moving)
+    mapped = mapped_over_clients(client_loss(model, None), given)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a layer without a batching rule runs client by client, and warns
         try:
-            found, _, moved = mapped(net.oracle.point.expand(len(inputs), -1), given)
+            found, _, moved = mapped(model.oracle.point.expand(len(inputs), -1), given)
         except Exception as problem:
             lines = str(problem).strip().splitlines() or [type(problem).__name__]
             raise Unstackable(f"the model or the loss cannot be mapped over clients: {lines[0]}") from None

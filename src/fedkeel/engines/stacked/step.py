@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from fedkeel.algorithm import Objective, Plan
-from fedkeel.engines.stacked.loss import Given, Net, loss_of, mapped_over_clients
-from fedkeel.engines.stacked.ragged import Feed
+from fedkeel.engines.stacked.loss import LossInputs, StackedModel, client_loss, mapped_over_clients
+from fedkeel.engines.stacked.ragged import StepInputs
 from fedkeel.records import Nothing, Record, leaves, rebuild, transform
 from fedkeel.vector import Vector, norm
 from fedkeel.walk import TINY, Pace, bias_of, sharp_of
@@ -22,7 +22,7 @@ from fedkeel.walk import TINY, Pace, bias_of, sharp_of
 Gradient = Callable[[Vector, Record], tuple[Vector, Tensor, Record]]
 
 
-class Kind(NamedTuple):
+class StepKind(NamedTuple):
     """What decides which operations a step has."""
 
     sharp: bool
@@ -33,8 +33,8 @@ class Kind(NamedTuple):
     padded: bool
 
 
-class Numbers(NamedTuple):
-    """The scalars of a step, handed over as one tensor."""
+class StepScalars(NamedTuple):
+    """The scalars of a step, which are passed as one tensor."""
 
     lr: float | Tensor
     keep: float | Tensor
@@ -47,8 +47,8 @@ class Numbers(NamedTuple):
     beta: float | Tensor
 
 
-class State(NamedTuple):
-    """What a step moves: (clients, d) each; `moving` are the model's buffers, empty where none moves."""
+class StackedState(NamedTuple):
+    """What a step changes: (clients, d) each; `moving` are the model's buffers, empty if none changes."""
 
     y: Vector
     buffer: Vector | None
@@ -56,28 +56,28 @@ class State(NamedTuple):
     moving: Record = Nothing()
 
 
-class Words(NamedTuple):
-    """What stays during a walk."""
+class StepConstants(NamedTuple):
+    """What stays the same during a walk."""
 
     bias: Vector
     tilt: Vector | None
-    numbers: Tensor
+    scalars: Tensor
     context: Record
 
 
-class Route(NamedTuple):
-    """A plan made ready: the kind of its steps, where the walk stands, and what stays."""
+class PreparedPlan(NamedTuple):
+    """A plan as tensors: the kind of its steps, the state before the first, and what stays the same."""
 
-    kind: Kind
-    start: State
-    words: Words
+    kind: StepKind
+    start: StackedState
+    constants: StepConstants
     objective: Objective | None
 
 
-def route(plan: Plan, pace: Pace, slots: int, padded: bool, moving: Record = None) -> Route:
-    """Make a stacked plan ready for that many slots, each with the model's buffers where they move."""
+def prepare_plan(plan: Plan, pace: Pace, slots: int, padded: bool, moving: Record = None) -> PreparedPlan:
+    """Prepare a stacked plan for that many slots, each with the model's buffers where they change."""
     momentum, sharp, objective = plan.momentum, sharp_of(plan.sharp), plan.objective
-    kind = Kind(
+    kind = StepKind(
         sharp=sharp is not None,
         momentum=momentum is not None,
         nesterov=momentum is not None and momentum.nesterov,
@@ -85,38 +85,38 @@ def route(plan: Plan, pace: Pace, slots: int, padded: bool, moving: Record = Non
         objective=None if objective is None else objective.function,
         padded=padded,
     )
-    y = fit(plan.start, slots)
+    y = fit_to_slots(plan.start, slots)
     buffer = None if momentum is None else momentum.buffer
     if momentum is not None and buffer is None:
         buffer = torch.zeros_like(y)
     bias = bias_of(plan, plan.start if plan.anchor is None else plan.anchor)
-    words = Words(
-        bias=torch.zeros_like(y) if bias is None else fit(bias, slots),
-        tilt=_fit_all(sharp and sharp.tilt, slots),
-        numbers=torch.tensor(_numbers(plan, pace), dtype=y.dtype, device=y.device),
+    constants = StepConstants(
+        bias=torch.zeros_like(y) if bias is None else fit_to_slots(bias, slots),
+        tilt=_fit_if_any(sharp and sharp.tilt, slots),
+        scalars=torch.tensor(_scalars(plan, pace), dtype=y.dtype, device=y.device),
         context=None
         if objective is None
-        else transform(lambda t: t if t.ndim == 1 else fit(t, slots), objective.context),
+        else transform(lambda t: t if t.ndim == 1 else fit_to_slots(t, slots), objective.context),
     )
-    own = transform(lambda tensor: fit(tensor, slots), Nothing() if moving is None else moving)
-    state = State(y, _fit_all(buffer, slots), _fit_all(sharp and sharp.dual, slots), own)
-    return Route(kind, state, words, objective)
+    own = transform(lambda tensor: fit_to_slots(tensor, slots), Nothing() if moving is None else moving)
+    state = StackedState(y, _fit_if_any(buffer, slots), _fit_if_any(sharp and sharp.dual, slots), own)
+    return PreparedPlan(kind, state, constants, objective)
 
 
-def fit(tensor: Tensor, slots: int) -> Tensor:
-    """Give a tensor one row a slot: all the same where it has no client axis; empty slots repeat the last."""
+def fit_to_slots(tensor: Tensor, slots: int) -> Tensor:
+    """Give a tensor one row per slot: all the same if it has no client axis; empty slots repeat the last."""
     rows = tensor.expand(slots, -1) if tensor.ndim == 1 else tensor
     missing = slots - len(rows)
     return (torch.cat([rows, rows[-1:].expand(missing, -1)]) if missing else rows).contiguous()
 
 
-def _fit_all(tensor: Tensor | None, slots: int) -> Tensor | None:
-    return None if tensor is None else fit(tensor, slots)
+def _fit_if_any(tensor: Tensor | None, slots: int) -> Tensor | None:
+    return None if tensor is None else fit_to_slots(tensor, slots)
 
 
-def _numbers(plan: Plan, pace: Pace) -> Numbers:
+def _scalars(plan: Plan, pace: Pace) -> StepScalars:
     sharp, shrink = sharp_of(plan.sharp), plan.pull + plan.decay + pace.weight_decay
-    return Numbers(
+    return StepScalars(
         lr=pace.lr,
         keep=1.0 - pace.lr * shrink,
         rate=pace.lr * plan.gain,
@@ -129,77 +129,86 @@ def _numbers(plan: Plan, pace: Pace) -> Numbers:
     )
 
 
-class Step:
-    """A step as a function of flat tensors, in the order state, feed, words, fixed: what is recorded."""
+class StackedStep:
+    """A step as a function of flat tensors, in the order state, inputs, constants, fixed; it is recorded."""
 
-    def __init__(self, net: Net, ready: Route, feed: Feed) -> None:
-        self._kind, self._templates = ready.kind, (ready.start, feed, ready.words)
-        self._net, self._loss = net, loss_of(net, ready.objective)
+    def __init__(self, model: StackedModel, prepared: PreparedPlan, inputs: StepInputs) -> None:
+        self._kind, self._templates = prepared.kind, (prepared.start, inputs, prepared.constants)
+        self._model, self._loss = model, client_loss(model, prepared.objective)
 
     def __call__(self, *tensors: Tensor) -> list[Tensor]:
-        """Return the moved state's tensors and the losses."""
+        """Return the tensors of the state after the step, and the losses."""
         rest = list(tensors)
         parts = []
         for template in self._templates:
             names = [name for name, _ in leaves(template)]
             parts.append(rebuild(template, dict(zip(names, rest, strict=False))))
             del rest[: len(names)]
-        state, feed, words = parts
-        moved, loss = self._advance(state, feed, words, self._gradient(state, feed, words, rest))
-        return [*(tensor for _, tensor in leaves(moved)), loss]
+        state, inputs, constants = parts
+        gradient = self._gradient(state, inputs, constants, rest)
+        after, loss = self._advance(state, inputs, constants, gradient)
+        return [*(tensor for _, tensor in leaves(after)), loss]
 
-    def _gradient(self, state: State, feed: Feed, words: Words, fixed: list[Tensor]) -> Gradient:
-        """Return the clients' gradients, losses and moved buffers as a function of points and buffers."""
-        given = Given(feed.inputs, feed.target, feed.weights, words.context, fixed)
+    def _gradient(
+        self, state: StackedState, inputs: StepInputs, constants: StepConstants, fixed: list[Tensor]
+    ) -> Gradient:
+        """Return the clients' gradients, losses and changed buffers as a function of points and buffers."""
+        given = LossInputs(inputs.inputs, inputs.target, inputs.weights, constants.context, fixed)
         mapped = mapped_over_clients(self._loss, given._replace(moving=state.moving))
         return lambda y, moving: mapped(y, given._replace(moving=moving))
 
-    def _advance(self, state: State, feed: Feed, words: Words, gradient: Gradient) -> tuple[State, Tensor]:
-        numbers = Numbers(*words.numbers.unbind())
+    def _advance(
+        self, state: StackedState, inputs: StepInputs, constants: StepConstants, gradient: Gradient
+    ) -> tuple[StackedState, Tensor]:
+        scalars = StepScalars(*constants.scalars.unbind())
         g, loss, moving = gradient(state.y, state.moving)
         dual = state.dual
         if self._kind.sharp:
-            at = state._replace(moving=moving)
-            g, dual = self._sharpened(g, at, words, numbers, gradient)
+            g, dual = self._sharpened(g, state._replace(moving=moving), constants, scalars, gradient)
         if self._kind.clip == "gradient":
-            g = self._clipped(g, numbers.clip)
+            g = self._clipped(g, scalars.clip)
         if self._kind.momentum or self._kind.clip == "direction":
-            y, buffer = self._general(g, state, words, numbers)
+            y, buffer = self._general(g, state, constants, scalars)
         else:
-            y, buffer = state.y * numbers.keep - g * numbers.rate - words.bias * numbers.lr, None
-        alive = feed.alive
-        after = State(y, buffer, dual, moving)
-        moved = transform(lambda new, old: torch.where(alive, new, old), after, state)
-        return moved, torch.where(alive[:, 0], loss, 0.0)
+            y, buffer = state.y * scalars.keep - g * scalars.rate - constants.bias * scalars.lr, None
+        alive = inputs.alive
+        stepped = StackedState(y, buffer, dual, moving)
+        after = transform(lambda new, old: torch.where(alive, new, old), stepped, state)
+        return after, torch.where(alive[:, 0], loss, 0.0)
 
     def _general(
-        self, g: Vector, state: State, words: Words, numbers: Numbers
+        self, g: Vector, state: StackedState, constants: StepConstants, scalars: StepScalars
     ) -> tuple[Vector, Vector | None]:
-        direction = g * numbers.gain + words.bias
+        direction = g * scalars.gain + constants.bias
         if self._kind.clip == "direction":
-            direction = self._clipped(direction, numbers.clip)
-        direction = direction + state.y * numbers.shrink
+            direction = self._clipped(direction, scalars.clip)
+        direction = direction + state.y * scalars.shrink
         buffer = None
         if state.buffer is not None:
-            buffer = state.buffer * numbers.beta + direction
-            direction = direction + buffer * numbers.beta if self._kind.nesterov else buffer
-        return state.y - direction * numbers.lr, buffer
+            buffer = state.buffer * scalars.beta + direction
+            direction = direction + buffer * scalars.beta if self._kind.nesterov else buffer
+        return state.y - direction * scalars.lr, buffer
 
     def _sharpened(
-        self, g: Vector, state: State, words: Words, numbers: Numbers, gradient: Gradient
+        self,
+        g: Vector,
+        state: StackedState,
+        constants: StepConstants,
+        scalars: StepScalars,
+        gradient: Gradient,
     ) -> tuple[Vector, Vector | None]:
-        """Return the gradient at the shifted point, blended, and the moved dual; buffers stay as they are."""
-        dual, tilt = state.dual, words.tilt
+        """Return the blended gradient at the shifted point, and the new dual; buffers stay as they are."""
+        dual, tilt = state.dual, constants.tilt
         q = g if dual is None else g - dual
         q = q if tilt is None else q - tilt
-        shift = q * (numbers.rho / (self._length(q) + TINY))
+        shift = q * (scalars.rho / (self._norm(q) + TINY))
         if dual is not None:
             dual = dual + shift if tilt is None else dual + shift - tilt
         second, _, _ = gradient(state.y + shift, state.moving)
-        return second * numbers.blend + g * (1.0 - numbers.blend), dual
+        return second * scalars.blend + g * (1.0 - scalars.blend), dual
 
     def _clipped(self, vector: Vector, bound: float | Tensor) -> Vector:
-        return vector * torch.clamp(bound / self._length(vector), max=1.0)
+        return vector * torch.clamp(bound / self._norm(vector), max=1.0)
 
-    def _length(self, vector: Vector) -> Tensor:
+    def _norm(self, vector: Vector) -> Tensor:
         return norm(vector)

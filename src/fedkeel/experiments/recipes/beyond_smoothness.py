@@ -31,7 +31,7 @@ from fedkeel.studies.constants import Effort, Findings, study
 from fedkeel.task import Task
 from fedkeel.theory import Bound
 from fedkeel.theory import beyond_smoothness as bs
-from fedkeel.theory.advice import Given, best_steps
+from fedkeel.theory.advice import AdviceInputs, best_steps
 from fedkeel.work import Work
 
 _ROUGH = 0.5  # local rate of the first pilot
@@ -140,7 +140,7 @@ def _settings(s: ProblemSettings, task: Task, federation: Federation, steps: bs.
 def _steps(s: ProblemSettings, found: Findings) -> bs.Steps:
     """Return the steps with few rounds to the target that Theorem 4.7 allows."""
     prospect = best_steps(
-        Given(
+        AdviceInputs(
             **{name: found[name] for name in ("L", "L_G", "sigma_l2", "sigma_g2", "Phi", "D", "U")},
             gap_0=found.start_loss,
             semi=found.fit.constants,
@@ -150,6 +150,7 @@ def _steps(s: ProblemSettings, found: Findings) -> bs.Steps:
             N=s.clients,
             C=s.clients,
             S=s.samples,
+            B=s.batch_size or s.samples,
             T=s.rounds,
             eta_l=_ROUGH,
             epsilon=s.target * found.start_loss,

@@ -20,25 +20,25 @@ _CHUNK = 1000
 _SETTLED = 1e-5  # relative change at which the power iteration stops
 
 
-class Place(NamedTuple):
+class ModelPoint(NamedTuple):
     """A model: its parameters and its float buffers."""
 
     x: Vector
     buffers: Vector
 
 
-class Slope(NamedTuple):
-    """A client's loss at a place and its gradient."""
+class LossGradient(NamedTuple):
+    """A client's loss at a model and its gradient."""
 
     loss: float
     gradient: Vector
 
 
-class Landscape:
+class LossLandscape:
     """The losses of some clients, each on at most `samples` of its own samples, as stored (no augmentation).
 
     The model is in evaluation mode, so a loss is one fixed function: no dropout, and BatchNorm takes the
-    statistics the pilot had at the place. Float64 keeps second differences of close points above rounding.
+    statistics the pilot had at that model. Float64 keeps second differences of close points above rounding.
     """
 
     def __init__(
@@ -56,30 +56,30 @@ class Landscape:
         self.clients = tuple(clients)
         self.data = {client: _data(settings, client, samples, stream, device) for client in clients}
 
-    def place(self, x: Vector, buffers: Vector) -> Place:
+    def point(self, x: Vector, buffers: Vector) -> ModelPoint:
         """Return a model in this landscape's precision."""
-        return Place(x.detach().double().clone(), buffers.detach().double().clone())
+        return ModelPoint(x.detach().double().clone(), buffers.detach().double().clone())
 
     def size(self, client: int) -> int:
-        """Return how many of a client's samples are looked at."""
+        """Return how many of a client's samples are used."""
         return len(self.data[client][1])
 
-    def slope(self, client: int, place: Place, rows: np.ndarray | None = None) -> Slope:
+    def loss_gradient(self, client: int, point: ModelPoint, rows: np.ndarray | None = None) -> LossGradient:
         """Return a client's loss and gradient, over all its samples or over some rows of them."""
-        x = place.x.detach().requires_grad_()
-        value, total = 0.0, torch.zeros_like(place.x)
+        x = point.x.detach().requires_grad_()
+        value, total = 0.0, torch.zeros_like(point.x)
         for inputs, target, share in self._parts(client, rows):
-            loss = self._loss(x, place.buffers, inputs, target) * share
+            loss = self._loss(x, point.buffers, inputs, target) * share
             total += torch.autograd.grad(loss, x)[0]
             value += float(loss.detach())
-        return Slope(value, total)
+        return LossGradient(value, total)
 
-    def bend(self, client: int, place: Place, direction: Vector) -> Vector:
+    def hessian_product(self, client: int, point: ModelPoint, direction: Vector) -> Vector:
         """Return the Hessian of a client's loss times a direction, by differentiating twice."""
-        x = place.x.detach().requires_grad_()
-        total = torch.zeros_like(place.x)
+        x = point.x.detach().requires_grad_()
+        total = torch.zeros_like(point.x)
         for inputs, target, share in self._parts(client, None):
-            loss = self._loss(x, place.buffers, inputs, target) * share
+            loss = self._loss(x, point.buffers, inputs, target) * share
             (gradient,) = torch.autograd.grad(loss, x, create_graph=True)
             if gradient.requires_grad:  # a piecewise linear loss has none
                 (part,) = torch.autograd.grad(gradient, x, direction, allow_unused=True)
@@ -87,11 +87,11 @@ class Landscape:
         return total
 
     @torch.no_grad()
-    def sample_losses(self, client: int, place: Place) -> list[float]:
+    def sample_losses(self, client: int, point: ModelPoint) -> list[float]:
         """Return the loss of each sample of a client."""
         found = []
         for inputs, target, _ in self._parts(client, None):
-            output = self._output(place.x, place.buffers, inputs)
+            output = self._output(point.x, point.buffers, inputs)
             found += [float(self.loss(output[i : i + 1], target[i : i + 1])) for i in range(len(target))]
         return found
 
@@ -109,24 +109,24 @@ class Landscape:
             chosen = torch.from_numpy(rows).to(target.device)
             inputs, target = inputs[chosen], target[chosen]
         whole = len(target)
-        pieces = zip(torch.split(inputs, _CHUNK), torch.split(target, _CHUNK), strict=True)
-        return [(x, y, len(y) / whole) for x, y in pieces]
+        chunks = zip(torch.split(inputs, _CHUNK), torch.split(target, _CHUNK), strict=True)
+        return [(x, y, len(y) / whole) for x, y in chunks]
 
 
-class View(NamedTuple):
-    """One client's loss seen from one place."""
+class ClientLoss(NamedTuple):
+    """One client's loss at one model."""
 
-    landscape: Landscape
+    landscape: LossLandscape
     client: int
-    place: Place
+    point: ModelPoint
 
-    def slope(self, rows: np.ndarray | None = None) -> Slope:
+    def loss_gradient(self, rows: np.ndarray | None = None) -> LossGradient:
         """Return loss and gradient here, over all of the client's samples or over some rows of them."""
-        return self.landscape.slope(self.client, self.place, rows)
+        return self.landscape.loss_gradient(self.client, self.point, rows)
 
-    def moved(self, x: Vector) -> View:
-        """Return the same client's view from another vector."""
-        return self._replace(place=self.place._replace(x=x))
+    def moved(self, x: Vector) -> ClientLoss:
+        """Return the same client's loss at other parameters."""
+        return self._replace(point=self.point._replace(x=x))
 
 
 class Curvature(NamedTuple):
@@ -137,11 +137,11 @@ class Curvature(NamedTuple):
     products: int
 
 
-def power_iteration(view: View, start: Vector, most: int, settled: float = _SETTLED) -> Curvature:
-    """Find the top curvature of a client's loss at a place by at most `most` Hessian-vector products."""
+def power_iteration(loss: ClientLoss, start: Vector, most: int, settled: float = _SETTLED) -> Curvature:
+    """Find the top curvature of a client's loss at a point by at most `most` Hessian-vector products."""
     direction, size = start / torch.linalg.vector_norm(start), 0.0
     for step in range(1, most + 1):
-        product = view.landscape.bend(view.client, view.place, direction)
+        product = loss.landscape.hessian_product(loss.client, loss.point, direction)
         found = float(torch.linalg.vector_norm(product))
         if found == 0.0:
             return Curvature(0.0, direction, step)

@@ -11,20 +11,20 @@ _FALLING = 0.5
 _KINKED = 2.0
 
 
-class Facts(NamedTuple):
-    """What the notes are made of: loss and ‖∇f‖/√f by round, how many clients were looked at, the work,
+class PilotFacts(NamedTuple):
+    """What the notes are made of: loss and ‖∇f‖/√f by round, how many clients were measured, the work,
     whether any steps are safe, and how many times the L of pairs exceeds that of Hessians."""
 
     losses: tuple[tuple[int, float], ...]
     tau1: tuple[tuple[int, float], ...]
-    seen: int
+    measured: int
     clients: int
     work: Work
     promising: bool
     kinks: float
 
 
-def notes(facts: Facts, problem: str | None) -> tuple[str, ...]:
+def notes(facts: PilotFacts, problem: str | None) -> tuple[str, ...]:
     """Return the notes of a study."""
     found = [*_about_tau1(facts)]
     if problem is not None:
@@ -35,15 +35,15 @@ def notes(facts: Facts, problem: str | None) -> tuple[str, ...]:
             "than at them (kinks, as ReLU's; then smaller steps raise L further). Limits with L are of these "
             "distances only."
         )
-    if facts.seen < facts.clients:
-        found.append(f"f is the mean of {facts.seen} of {facts.clients} clients, drawn by the seed.")
+    if facts.measured < facts.clients:
+        found.append(f"f is the mean of {facts.measured} of {facts.clients} clients, drawn by the seed.")
     if facts.work.weight_decay:
         decay = f"{facts.work.weight_decay:g}"
         found.append(f"Losses are without weight decay; it adds {decay} to L and keeps the loss above zero.")
     return tuple(found)
 
 
-def _about_tau1(facts: Facts) -> list[str]:
+def _about_tau1(facts: PilotFacts) -> list[str]:
     first, best = facts.losses[0][1], min(loss for _, loss in facts.losses)
     values = [ratio for _, ratio in facts.tau1]
     half = max(1, len(values) // 2)
@@ -57,7 +57,7 @@ def _about_tau1(facts: Facts) -> list[str]:
             if stays
             else "the gradient vanishes faster than √f (cross-entropy's goes like f itself), so τ1 → 0"
         )
-        found.append(f"{head}: {why}; the value is of this stretch only, Theorem 4.7 promises no further.")
+        found.append(f"{head}: {why}; the value is of these rounds only, Theorem 4.7 promises no further.")
     elif stays:
         found.append(
             f"The loss is still {best / first:.0%} of the first: if it does not go to zero, τ1 → 0 "

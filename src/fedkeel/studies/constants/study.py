@@ -1,4 +1,4 @@
-"""The constants study: a pilot, measurements along and around it, and what they say of the losses."""
+"""The constants study: a pilot, measurements along and around it, and what follows for the losses."""
 
 from __future__ import annotations
 
@@ -20,13 +20,26 @@ from fedkeel.running.round import RunContext
 from fedkeel.running.session import Session, open_session
 from fedkeel.settings import RunSettings
 from fedkeel.streams import Stream
-from fedkeel.studies.artifacts import claim, kept
+from fedkeel.studies.artifacts import open_directory, read_or_make
 from fedkeel.studies.constants import pilot
-from fedkeel.studies.constants.findings import Findings, Measured, conclude
-from fedkeel.studies.constants.landscape import Landscape, Place, View, gaussian, power_iteration
-from fedkeel.studies.constants.pairs import Pair, Reach, Star, star
+from fedkeel.studies.constants.findings import Findings, Measurements, conclude
+from fedkeel.studies.constants.landscape import (
+    ClientLoss,
+    LossLandscape,
+    ModelPoint,
+    gaussian,
+    power_iteration,
+)
+from fedkeel.studies.constants.measurements import (
+    GradientMeasurement,
+    MinibatchNoise,
+    SampleGradients,
+    measure_gradients,
+    measure_noise,
+    measure_samples,
+)
+from fedkeel.studies.constants.pairs import Pair, PairSampling, SampledPairs, sample_pairs
 from fedkeel.studies.constants.pilot import Progress, Trajectory
-from fedkeel.studies.constants.survey import Noise, Survey, noise, survey
 from fedkeel.vector import Vector
 
 _TINY = 1e-24  # of the first loss: below, a loss counts as zero
@@ -36,9 +49,10 @@ _TINY = 1e-24  # of the first loss: below, a loss counts as zero
 class Effort:
     """How much is measured: bounds on the work, whatever the model and the data.
 
-    A pilot of `rounds`; `points` models of it, two or more; `clients` looked at, with at most `samples`
-    samples each; of them `close` for curvature, pairs and minibatches (`draws` of these a client and model);
-    `products` Hessian-vector products at most for a top curvature.
+    A pilot of `rounds`; `points` models of it, two or more; `clients` measured, with at most `samples`
+    samples each; of them `close` for curvature, pairs, minibatches (`draws` per client and model);
+    `products` Hessian-vector products at most for a top curvature; the gradients of `single` samples per
+    client and model.
     """
 
     rounds: Count = 30
@@ -48,6 +62,7 @@ class Effort:
     close: Count = 6
     draws: Count = 8
     products: Count = 100
+    single: Count = 16
 
 
 def study(
@@ -61,56 +76,56 @@ def study(
     """Measure the constants the theories ask for; the same seed gives the same numbers.
 
     The pilot is as long as the effort says, whatever the settings' rounds. With `directory`, the pilot and
-    what is measured are kept there as soon as they are finished, and the same call goes on from there.
-    `progress` is called with a stage's name, what is done of it and its total.
+    what is measured are saved there as soon as they are finished, and the same call resumes there.
+    `progress` is called with a stage's name, how much of it is done and its total.
     """
     how = effort or Effort()
-    tell = progress or (lambda stage, done, total: None)
+    report_progress = progress or (lambda stage, done, total: None)
     path = None if directory is None else Path(directory)
     pilot_settings = settings.changed(rounds=how.rounds, eval_every=how.rounds, probes=())
     with closing(open_session(pilot_settings, execution)) as session, threads(session.context.engine.threads):
         context = session.context
         if path is not None:
             asked = {**asdict(how), "engine": execution.engine}
-            claim(path, "constants study", {**asked, **identity_of(context)})
-        trajectory = _pilot(session, max(2, how.points), path, tell)
-        team = _team(context, how, path)
-        measured = _measure(team, trajectory, how, tell)
-        return conclude(measured, trajectory, context.settings, context.population, team.weights)
+            open_directory(path, "constants study", {**asked, **identity_of(context)})
+        trajectory = _pilot(session, max(2, how.points), path, report_progress)
+        measured = _choose_clients(context, how, path)
+        found = _measure(measured, trajectory, how, report_progress)
+        return conclude(found, trajectory, context.settings, context.population, measured.weights)
 
 
-def _pilot(session: Session, points: int, place: Path | None, tell: Progress) -> Trajectory:
-    """Return the pilot that is kept, else play it."""
-    part = None if place is None else place / "pilot.json"
-    before = pilot.read(part, session.context.oracle.device)
+def _pilot(session: Session, points: int, directory: Path | None, report_progress: Progress) -> Trajectory:
+    """Return the saved pilot, else run it."""
+    part = None if directory is None else directory / "pilot.json"
+    before = pilot.load(part, session.context.oracle.device)
     if before is not None:
-        tell("pilot", before.rounds, before.rounds)
+        report_progress("pilot", before.rounds, before.rounds)
         return before
-    path = pilot.travel(session, points, tell)
+    path = pilot.run_pilot(session, points, report_progress)
     if part is not None:
         part.unlink(missing_ok=True)  # a damaged one
-        pilot.keep(part, path)
+        pilot.save(part, path)
     return path
 
 
 @dataclass(frozen=True)
-class _Team:
-    """The clients looked at, those looked at closely, their weights in f, and where findings are kept."""
+class _MeasuredClients:
+    """The clients measured, those measured closely, their weights in f, and the directory of the results."""
 
     settings: RunSettings
-    landscape: Landscape
+    landscape: LossLandscape
     weights: list[float]
     close: tuple[int, ...]
     population: int
     stream: Stream
-    place: Path | None
+    directory: Path | None
 
     def part(self, name: str, number: int) -> Path | None:
-        """Return where a part of the measurements is kept."""
-        return None if self.place is None else self.place / f"{name}-{number}.json"
+        """Return the file of a part of the measurements."""
+        return None if self.directory is None else self.directory / f"{name}-{number}.json"
 
 
-def _team(context: RunContext, how: Effort, place: Path | None) -> _Team:
+def _choose_clients(context: RunContext, how: Effort, directory: Path | None) -> _MeasuredClients:
     """Draw the clients: all of them where there are few."""
     settings, population = context.settings, context.population
     stream = Stream(settings.seed).branch("constants")
@@ -120,91 +135,117 @@ def _team(context: RunContext, how: Effort, place: Path | None) -> _Team:
     close = tuple(sorted(int(i) for i in order[: min(how.close, count)]))
     drawn = np.array(population.weigh(clients))
     weights = [float(weight) for weight in drawn / drawn.sum()]
-    landscape = Landscape(settings, context.oracle.device, clients, how.samples, stream)
-    return _Team(settings, landscape, weights, close, population.clients, stream, place)
+    landscape = LossLandscape(settings, context.oracle.device, clients, how.samples, stream)
+    return _MeasuredClients(settings, landscape, weights, close, population.clients, stream, directory)
 
 
-def _measure(team: _Team, path: Trajectory, how: Effort, tell: Progress) -> Measured:
-    places = [team.landscape.place(stop.x, stop.buffers) for stop in path.stops]
-    total = len(places)
-    surveys: list[Survey] = []
-    for at, (stop, place) in enumerate(zip(path.stops, places, strict=True)):
-        seen = partial(survey, team.landscape, place, team.weights, team.population, stop.offset)
-        surveys.append(_survey(*kept(team.part("gradients", at), seen)))
-        tell("gradients", len(surveys), total)
-    noises: list[list[Noise]] = []
-    for at, place in enumerate(places):
-        drawn = kept(team.part("minibatches", at), partial(_noises, team, place, at, how.draws))
-        noises.append([Noise(*one) for one in drawn])
-        tell("minibatches", len(noises), total)
-    curvatures: list[list[float]] = [[] for _ in places]
-    steepness: list[list[float]] = [[] for _ in places]
+def _measure(
+    measured: _MeasuredClients, path: Trajectory, how: Effort, report_progress: Progress
+) -> Measurements:
+    points = [measured.landscape.point(model.x, model.buffers) for model in path.models]
+    total = len(points)
+    gradients: list[GradientMeasurement] = []
+    for index, (model, point) in enumerate(zip(path.models, points, strict=True)):
+        measurement = partial(
+            measure_gradients, measured.landscape, point, measured.weights, measured.population, model.offset
+        )
+        gradients.append(_gradient_measurement(*read_or_make(measured.part("gradients", index), measurement)))
+        report_progress("gradients", len(gradients), total)
+    noises: list[list[MinibatchNoise]] = []
+    for index, point in enumerate(points):
+        drawn = read_or_make(
+            measured.part("minibatches", index), partial(_noises, measured, point, index, how.draws)
+        )
+        noises.append([MinibatchNoise(*one) for one in drawn])
+        report_progress("minibatches", len(noises), total)
+    singles: list[list[SampleGradients]] = []
+    for index, point in enumerate(points):
+        taken = read_or_make(
+            measured.part("samples", index), partial(_singles, measured, point, index, how.single)
+        )
+        singles.append([SampleGradients(*one) for one in taken])
+        report_progress("single samples", len(singles), total)
+    curvatures: list[list[float]] = [[] for _ in points]
+    steepness: list[list[float]] = [[] for _ in points]
     pairs: list[Pair] = []
-    done, whole = 0, total * len(team.close)
-    for client in team.close:
-        around = partial(_around, team, path, client, how, _TINY * surveys[0].loss)
-        heard = partial(tell, "curvature and pairs")
-        stars = kept(team.part("curvature", client), partial(_counted, around, heard, done, whole))
-        for at, (size, (ties, steep)) in enumerate(stars):
-            curvatures[at].append(size)
-            steepness[at].append(steep)
-            pairs += [Pair(*tie) for tie in ties]
+    done, whole = 0, total * len(measured.close)
+    for client in measured.close:
+        around = partial(_around, measured, path, client, how, _TINY * gradients[0].loss)
+        report = partial(report_progress, "curvature and pairs")
+        sampled = read_or_make(
+            measured.part("curvature", client), partial(_counted, around, report, done, whole)
+        )
+        for index, (size, (sampled_pairs, steep)) in enumerate(sampled):
+            curvatures[index].append(size)
+            steepness[index].append(steep)
+            pairs += [Pair(*pair) for pair in sampled_pairs]
         done += total
-        heard(done, whole)
-    return Measured(surveys, noises, curvatures, pairs, steepness, _worst(team, places))
+        report(done, whole)
+    return Measurements(gradients, noises, singles, curvatures, pairs, steepness, _worst(measured, points))
 
 
-def _survey(*parts: Any) -> Survey:
-    """Return a survey from its parts, as JSON has them."""
-    found = Survey(*parts)
-    return found._replace(losses=tuple(found.losses), slopes2=tuple(found.slopes2))
+def _gradient_measurement(*parts: Any) -> GradientMeasurement:
+    """Return a measurement from its parts, as JSON has them."""
+    found = GradientMeasurement(*parts)
+    return found._replace(losses=tuple(found.losses), gradients2=tuple(found.gradients2))
 
 
 def _counted(
-    stars: Callable[[], Iterator[tuple[float, Star]]], tell: Callable[[int, int], None], done: int, whole: int
-) -> list[tuple[float, Star]]:
-    """Measure around every stop, and say how many are done."""
+    sampled: Callable[[], Iterator[tuple[float, SampledPairs]]],
+    report_progress: Callable[[int, int], None],
+    done: int,
+    whole: int,
+) -> list[tuple[float, SampledPairs]]:
+    """Measure around every model and report how many are done."""
     found = []
-    for one in stars():
+    for one in sampled():
         found.append(one)
-        tell(done + len(found), whole)
+        report_progress(done + len(found), whole)
     return found
 
 
-def _noises(team: _Team, place: Place, at: int, draws: int) -> list[Noise]:
-    work, stream = team.settings.work, team.stream.branch("minibatch", at)
-    views = [View(team.landscape, client, place) for client in team.close]
-    return [noise(view, work, draws, stream.branch("client", view.client)) for view in views]
+def _noises(measured: _MeasuredClients, point: ModelPoint, index: int, draws: int) -> list[MinibatchNoise]:
+    work, stream = measured.settings.work, measured.stream.branch("minibatch", index)
+    losses = [ClientLoss(measured.landscape, client, point) for client in measured.close]
+    return [measure_noise(loss, work, draws, stream.branch("client", loss.client)) for loss in losses]
+
+
+def _singles(measured: _MeasuredClients, point: ModelPoint, index: int, count: int) -> list[SampleGradients]:
+    losses = [ClientLoss(measured.landscape, client, point) for client in measured.close]
+    stream = measured.stream.branch("single", index)
+    return [measure_samples(loss, count, stream.branch("client", loss.client)) for loss in losses]
 
 
 def _around(
-    team: _Team, path: Trajectory, client: int, how: Effort, negligible: float
-) -> Iterator[tuple[float, Star]]:
-    """Yield, stop by stop, the top curvature of a client's loss and the pairs around.
+    measured: _MeasuredClients, path: Trajectory, client: int, how: Effort, negligible: float
+) -> Iterator[tuple[float, SampledPairs]]:
+    """Yield, model by model, the top curvature of a client's loss and the pairs around.
 
-    The search for the top direction starts at the one found before, with a little chance mixed in.
+    The search for the top direction starts at the one found before, with a little randomness mixed in.
     """
-    places = [team.landscape.place(stop.x, stop.buffers) for stop in path.stops]
-    top = gaussian(team.stream.branch("power", client), places[0].x)
-    for at, (stop, place) in enumerate(zip(path.stops, places, strict=True)):
-        view = View(team.landscape, client, place)
-        chance = gaussian(team.stream.branch("chance", at, client), place.x)
+    points = [measured.landscape.point(model.x, model.buffers) for model in path.models]
+    top = gaussian(measured.stream.branch("power", client), points[0].x)
+    for index, (model, point) in enumerate(zip(path.models, points, strict=True)):
+        loss = ClientLoss(measured.landscape, client, point)
+        chance = gaussian(measured.stream.branch("chance", index, client), point.x)
         unit = torch.linalg.vector_norm(top) / torch.linalg.vector_norm(chance)
-        found = power_iteration(view, top + 0.1 * unit * chance, how.products)
+        found = power_iteration(loss, top + 0.1 * unit * chance, how.products)
         top = found.direction
-        reach = Reach(stop.move, path.longest, team.stream.branch("pairs", at, client), negligible)
-        yield found.size, star(view, top, _partners(places, at), reach)
+        sampling = PairSampling(
+            model.move, path.longest, measured.stream.branch("pairs", index, client), negligible
+        )
+        yield found.size, sample_pairs(loss, top, _partners(points, index), sampling)
 
 
-def _worst(team: _Team, places: Sequence[Place]) -> list[float]:
+def _worst(measured: _MeasuredClients, points: Sequence[ModelPoint]) -> list[float]:
     """Return the largest loss of a sample at the first, the middle and the last model."""
     return [
-        max(max(team.landscape.sample_losses(client, place)) for client in team.close)
-        for place in (places[0], places[len(places) // 2], places[-1])
+        max(max(measured.landscape.sample_losses(client, point)) for client in measured.close)
+        for point in (points[0], points[len(points) // 2], points[-1])
     ]
 
 
-def _partners(places: Sequence[Place], at: int) -> list[Vector]:
-    """Return the models a stop is paired with: the next and the last."""
-    following = [places[at + 1].x] if at + 1 < len(places) else []
-    return [*following, places[-1].x] if at + 2 < len(places) else following
+def _partners(points: Sequence[ModelPoint], index: int) -> list[Vector]:
+    """Return the models a model is paired with: the next and the last."""
+    following = [points[index + 1].x] if index + 1 < len(points) else []
+    return [*following, points[-1].x] if index + 2 < len(points) else following

@@ -1,7 +1,16 @@
-"""The cost ledger: what methods cost, counted in real runs, beside what the papers print."""
+"""What methods cost, counted in short real runs, beside what the papers print."""
 
-from fedkeel.studies.costs.claims import CLAIMS, Claim, Quantity
-from fedkeel.studies.costs.count import Line, count
-from fedkeel.studies.costs.disagreements import Finding, findings
+from fedkeel.studies.costs.count import MethodCosts, count, small_run
+from fedkeel.studies.costs.disagreements import Disagreement, disagreements
+from fedkeel.studies.costs.printed import PRINTED_COSTS, PrintedCost, Quantity
 
-__all__ = ["CLAIMS", "Claim", "Finding", "Line", "Quantity", "count", "findings"]
+__all__ = [
+    "PRINTED_COSTS",
+    "Disagreement",
+    "MethodCosts",
+    "PrintedCost",
+    "Quantity",
+    "count",
+    "disagreements",
+    "small_run",
+]

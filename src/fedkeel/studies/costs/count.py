@@ -2,45 +2,43 @@
 
 from __future__ import annotations
 
-import statistics
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
 
-from fedkeel.algorithm import Algorithm, Plan
+from fedkeel.algorithm import Algorithm
 from fedkeel.data import IID, load
-from fedkeel.data.federation import Federation
 from fedkeel.errors import ConfigError
 from fedkeel.methods import FedAvg, Stages
+from fedkeel.methods.stages import as_stages
 from fedkeel.models import build
-from fedkeel.options import Execution
-from fedkeel.probes import Divergence
-from fedkeel.records import Record, leaves
-from fedkeel.running.round import Row
-from fedkeel.running.session import Session, open_session
 from fedkeel.settings import RunSettings
+from fedkeel.studies.costs.timed_run import StageCount, TimedRun
 from fedkeel.task import Task
-from fedkeel.walk import sharp_of
 from fedkeel.work import Work
 
-CLIENTS, COHORT, STEPS = 20, 10, 10
+_RATES = ("down", "up", "unicast", "broadcast", "gradients", "forwards", "seconds")
+_MEMORIES = ("kept", "stored", "working", "server")
 
 
-class Line(NamedTuple):
+class MethodCosts(NamedTuple):
     """A method's costs. Vectors are of the model's length; scalars count as fractions of it.
 
-    `down`, `up`: a client and round. `unicast`, `broadcast`: bytes against FedAvg's where what goes down is
-    sent to each of the cohort, or once for all (FedSAGD's (s+2)/(s+1)). `gradients`, `forwards`: passes a
+    `down`, `up`: per client and round. `unicast`, `broadcast`: bytes against FedAvg's where what goes down is
+    sent to each of the cohort, or once for all (FedSAGD's (s+2)/(s+1)). `gradients`, `forwards`: passes per
     local step, full gradients included. `kept`: vectors a client must keep between rounds; `stored`: its
     model and what it keeps beside it; `working`: what it must hold during its walk; `server`: the server's
     vectors. `seconds`: a round's processor time against FedAvg's on this machine: the median of the quotients
     of rounds that were played one after the other.
+
+    Of stages, each is counted, and the whole is the mean of its `rounds` (the most, of what is kept or held).
     """
 
     method: str
+    rounds: int
     down: float
     up: float
     unicast: float
@@ -52,130 +50,139 @@ class Line(NamedTuple):
     working: float
     server: float
     seconds: float
+    stages: tuple[MethodCosts, ...] = ()
+
+    @property
+    def lines(self) -> Iterator[MethodCosts]:
+        """Yield the costs of the whole, then those of its stages."""
+        yield self
+        yield from self.stages
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {**self._asdict(), "stages": [stage.as_dict() for stage in self.stages]}
 
 
-class Played(NamedTuple):
-    """A method's run: its session, its last row, and each round's processor seconds, watching left out."""
+def small_run(rounds: int = 100) -> RunSettings:
+    """Return the run that costs are counted in where none is given: a small network on digits, like clients.
 
-    session: Session
-    row: Row
-    seconds: list[float]
+    `rounds` is the length of the run whose stages are weighed; much fewer are played.
+    """
+    federation = load("digits").split(IID(), clients=20, seed=0)
+    shape = tuple(federation.prepare(federation.x[:1]).shape[1:])
+    return RunSettings(
+        task=Task(build("mlp", shape=shape, classes=10, seed=0, dtype=torch.float32)),
+        federation=federation,
+        algorithm=FedAvg(),
+        rounds=rounds,
+        cohort=10,
+        work=Work(steps=10, batch_size=20, lr=0.01),
+    )
 
 
 def count(
-    methods: Sequence[tuple[str, Algorithm]],
+    methods: Sequence[tuple[str, Algorithm | Stages]],
+    settings: RunSettings | None = None,
     *,
     rounds: int = 10,
     progress: Callable[[int, int], None] | None = None,
-) -> list[Line]:
-    """Run the methods for a few rounds of digits, side by side with FedAvg, and count.
+) -> list[MethodCosts]:
+    """Play some rounds of each method, side by side with FedAvg, and count.
 
-    `progress` hears of the rounds that all have played, and of how many there are.
+    Args:
+        methods: names and methods; of stages each is counted, and the whole.
+        settings: data, model, cohort, work and length of the run; by default `small_run()`. Its method and
+            probes do not matter: `Experiment(…).settings()` serves.
+        rounds: rounds that are played and counted, of each stage.
+        progress: called with the number of rounds that all have played, and how many there will be.
     """
-    for name, method in methods:
-        if isinstance(method, Stages):
-            raise ConfigError(f"costs: {name} changes its method on the way: count its stages one by one")
-    federation = load("digits").split(IID(), clients=CLIENTS, seed=0)
-    sessions = {repr(method): _session(method, federation, rounds) for _, method in methods}
-    base = repr(FedAvg())
-    sessions.setdefault(base, _session(FedAvg(), federation, rounds))
+    settings = settings or small_run()
+    plans = [(name, as_stages(method).fixed(settings.rounds)) for name, method in methods]
+    lengths = [_lengths(name, stages, settings.rounds) for name, stages in plans]
+    most = max((len(stages.parts) for _, stages in plans), default=1)
+    base = as_stages(FedAvg())
     with ExitStack() as stack:
-        for session in sessions.values():
-            stack.enter_context(closing(session))
-        played = _play(sessions, rounds, progress or (lambda done, total: None))
-        return [_line(name, played[repr(method)], played[base]) for name, method in methods]
+        runs: dict[str, TimedRun] = {}
+        for stages in (base, *(stages for _, stages in plans)):
+            played = rounds * (most if stages == base else len(stages.parts))
+            if repr(stages) not in runs:
+                runs[repr(stages)] = stack.enter_context(closing(TimedRun(settings, stages, rounds, played)))
+        _play(list(runs.values()), rounds * most, progress or (lambda done, total: None))
+        fedavg = runs[repr(base)]
+        return [
+            _costs(name, stages, runs[repr(stages)], fedavg, parts)
+            for (name, stages), parts in zip(plans, lengths, strict=True)
+        ]
 
 
-def _play(
-    sessions: Mapping[str, Session], rounds: int, progress: Callable[[int, int], None]
-) -> dict[str, Played]:
+def _lengths(name: str, stages: Stages, rounds: int) -> list[int]:
+    """Return how many of a run's rounds each stage has."""
+    ends: list[int] = [0]
+    for part in stages.parts[:-1]:
+        if not isinstance(part.until, int):
+            raise ConfigError(
+                f"costs: {name}: a stage ends by {part.until!r}, at a round that only a run can tell: give "
+                "the round, as in stages((FedDyn(), 150), FedAvg())"
+            )
+        if not ends[-1] < part.until < rounds:
+            raise ConfigError(
+                f"costs: {name}: a stage ends after round {part.until} of a run of {rounds} rounds, which "
+                "leaves a stage without rounds: give the run more rounds"
+            )
+        ends.append(part.until)
+    return [end - begin for begin, end in pairwise([*ends, rounds])]
+
+
+def _play(runs: Sequence[TimedRun], rounds: int, progress: Callable[[int, int], None]) -> None:
     """Play a round of each in turn, so that what slows the machine down slows all of them down."""
-    runs = {key: session.rounds() for key, session in sessions.items()}
-    seconds: dict[str, list[float]] = {key: [] for key in sessions}
     for done in range(rounds):
-        for key, run in runs.items():
-            started = time.process_time()
-            next(run)
-            seconds[key].append(time.process_time() - started - sum(sessions[key].seconds.values()))
+        for run in runs:
+            run.play(done)
         progress(done + 1, rounds)
-    return {key: Played(session, session.history[-1], seconds[key]) for key, session in sessions.items()}
 
 
-def _slowdown(ours: Played, base: Played) -> float:
-    """Return how much longer a round takes: the first is left out, it warms up."""
-    pairs = list(zip(ours.seconds, base.seconds, strict=True))
-    return statistics.median(mine / plain for mine, plain in pairs[1:] or pairs)
+def _costs(name: str, stages: Stages, run: TimedRun, fedavg: TimedRun, lengths: list[int]) -> MethodCosts:
+    """Return the costs of the whole, with those of its stages where there are several."""
+    counted = [
+        _stage_costs(name if len(lengths) == 1 else short_name(part.method), length, ours, plain)
+        for part, length, ours, plain in zip(stages.parts, lengths, run.counts, fedavg.counts, strict=False)
+    ]
+    if len(counted) == 1:
+        return counted[0]
+    whole = sum(lengths)
+    shares = [length / whole for length in lengths]
+    rates = {
+        key: sum(share * getattr(one, key) for share, one in zip(shares, counted, strict=True))
+        for key in _RATES
+    }
+    memories = {key: max(getattr(one, key) for one in counted) for key in _MEMORIES}
+    return MethodCosts(name, whole, **rates, **memories, stages=tuple(counted))
 
 
-def _line(name: str, ours: Played, plain: Played) -> Line:
-    row, base = ours.row, plain.row
-    d = ours.session.context.oracle.layout.total
-    size = d * ours.session.state.x0.element_size()
-    down, up = row["bytes_down"] / COHORT / size, row["bytes_up"] / COHORT / size
-    kept, beside = _memory(ours.session)
-    return Line(
+def _stage_costs(name: str, rounds: int, ours: StageCount, plain: StageCount) -> MethodCosts:
+    row, base, cohort = ours.row, plain.row, len(ours.row["cohort"])
+    down, up = (row[key] / cohort / ours.model_bytes for key in ("bytes_down", "bytes_up"))
+    base_down, base_up = (base[key] / cohort / ours.model_bytes for key in ("bytes_down", "bytes_up"))
+    return MethodCosts(
         name,
+        rounds,
         down,
         up,
-        unicast=(row["bytes_down"] + row["bytes_up"]) / (base["bytes_down"] + base["bytes_up"]),
-        broadcast=(down + COHORT * up) / (1 + COHORT),
+        unicast=(down + up) / (base_down + base_up),
+        broadcast=(down + cohort * up) / (base_down + cohort * base_up),
         gradients=row["costs/gradients"] / base["costs/gradients"],
         forwards=row["costs/forwards"] / base["costs/forwards"],
-        kept=kept,
-        stored=1 + beside,
-        working=_working(ours.session, beside),
-        server=row["costs/server_memory"] / size,
-        seconds=_slowdown(ours, plain),
+        kept=ours.kept,
+        stored=1 + ours.beside,
+        working=ours.working,
+        server=row["costs/server_memory"] / ours.model_bytes,
+        seconds=ours.slowdown(plain),
     )
 
 
-def _session(method: Algorithm, federation: Federation, rounds: int) -> Session:
-    """Return a run whose clients note their end models, to tell them from what else they keep."""
-    shape = tuple(federation.prepare(federation.x[:1]).shape[1:])
-    model = build("mlp", shape=shape, classes=10, seed=0, dtype=torch.float32)
-    work = Work(steps=STEPS, batch_size=20, lr=0.01)
-    settings = RunSettings(
-        task=Task(model),
-        federation=federation,
-        algorithm=method,
-        rounds=rounds,
-        cohort=COHORT,
-        work=work,
-        probes=(Divergence(),),
-        eval_every=rounds,
-    )
-    return open_session(settings, Execution(engine="serial", threads=1))
-
-
-def _memory(session: Session) -> tuple[float, float]:
-    """Return how many vectors a client keeps, and how many of them are not its own last model."""
-    d = session.context.oracle.layout.total
-    most = kept, beside = 0.0, 0.0
-    for record in session.store.values():
-        (end,) = (note.last for note in record.notes if hasattr(note, "last"))
-        sizes = [(tensor.numel() / d, torch.equal(tensor, end)) for _, tensor in leaves(record.method)]
-        kept = sum(size for size, _ in sizes)
-        beside = sum(size for size, is_model in sizes if not is_model)
-        most = max(most, (kept, beside))
-    return most
-
-
-def _working(session: Session, beside: float) -> float:
-    """Return how many vectors a client holds while it walks.
-
-    Its point; of what it received all but the model, and that too where the walk refers to it; what it keeps
-    beside its model; the shifted point of a sharp step.
-    """
-    method = session.context.stages.parts[0].method
-    down = method.broadcast(session.state.server)
-    memory = method.enlist(session.state.x0)
-    plan = method.plan(down, memory)
-    d = session.context.oracle.layout.total
-    received = sum(tensor.numel() / d for _, tensor in leaves(down)) - 1
-    refers = plan.pull != 0 or any(vector is down.x for vector in _referred(plan))
-    return 1 + received + refers + beside + (sharp_of(plan.sharp) is not None)
-
-
-def _referred(plan: Plan) -> Iterator[Any]:
-    context: Record = None if plan.objective is None else plan.objective.context
-    yield from (tensor for _, tensor in leaves(context))
+def short_name(method: Algorithm) -> str:
+    """Return a method's name where its arguments are the default ones, else the expression that makes it."""
+    try:
+        return type(method).__name__ if type(method)() == method else repr(method)
+    except ConfigError:  # a wrapper needs its inner method
+        return repr(method)

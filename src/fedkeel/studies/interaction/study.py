@@ -1,4 +1,4 @@
-"""The study of a run: after every so many rounds, which features do its models share?"""
+"""The study of a run: which features its models share after every so many rounds."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,12 +14,14 @@ import numpy as np
 import torch
 from torch.func import functional_call
 
-from fedkeel.data.federation import Batch, Federation
+from fedkeel.data.federation import Batch
 from fedkeel.errors import ConfigError, Stopped
 from fedkeel.files import storage_errors
+from fedkeel.frozen import Count, Number, frozen
 from fedkeel.options import SERIAL, Execution
 from fedkeel.oracle import Oracle
 from fedkeel.probes import Divergence
+from fedkeel.probes.divergence import LastModel
 from fedkeel.running.interrupts import uninterrupted
 from fedkeel.running.manifest import identity_of
 from fedkeel.running.recorder import Recorder
@@ -27,8 +30,15 @@ from fedkeel.running.run_directory import RunDirectory, read_manifest
 from fedkeel.running.session import Session, open_session
 from fedkeel.running.train import take_up
 from fedkeel.settings import RunSettings
-from fedkeel.studies.artifacts import claim, kept, read
-from fedkeel.studies.interaction.tensor import Array, check_components, check_correlation, interaction
+from fedkeel.studies.artifacts import open_directory, read_or_make, read_part
+from fedkeel.studies.interaction.tensor import (
+    Array,
+    Entries,
+    Interaction,
+    check_components,
+    check_correlation,
+    interaction,
+)
 from fedkeel.task import watched
 from fedkeel.vector import Vector
 
@@ -36,8 +46,8 @@ GAMMAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 _RUN = "run"
 
 
-class Moment(NamedTuple):
-    """The study after one round: numbers of clusters and of shared features.
+class FeatureSnapshot(NamedTuple):
+    """The features after one round: numbers of clusters and of shared features.
 
     `local_current`: features that a local model shares with the current global one, mean over the cohort.
     `current_next`: shared by the current and the next global model; `current_mean`: by the current one and
@@ -54,126 +64,133 @@ class Moment(NamedTuple):
     sweep: list[tuple[float, int]]
 
     @classmethod
-    def of(cls, table: dict[str, Any]) -> Moment:
-        """Read a moment that was kept."""
+    def of(cls, table: dict[str, Any]) -> FeatureSnapshot:
+        """Return a snapshot from its table in a file."""
         return cls(**{**table, "sweep": [(gamma, count) for gamma, count in table["sweep"]]})
 
 
-class Lens(NamedTuple):
-    """How models are looked at: on which points, and the tensor's arguments."""
+@frozen
+class FeatureSettings:
+    """When snapshots are taken, on how many test points, and the arguments of `interaction`.
 
-    data: Batch
-    components: int
-    gamma_corr: float
-    centre: bool
-    gammas: tuple[float, ...]
+    `gammas` are further values of γ_corr, for which the clusters are counted.
+    """
 
+    every: Count = 10
+    points: Count = 500
+    components: Count = 20
+    gamma_corr: Number = 0.5
+    centre: bool = False
+    gammas: tuple[Number, ...] = GAMMAS
+    entries: Entries = "absolute"
 
-def looks_of(rounds: int, every: int) -> range:
-    """Return after which rounds a run is looked at."""
-    if not 1 <= every <= rounds:
-        raise ConfigError(
-            f"interaction: every = {every}, but the run has {rounds} rounds: give 1 to {rounds}"
+    def __post_init__(self) -> None:
+        for gamma in (self.gamma_corr, *self.gammas):
+            check_correlation(gamma)
+
+    def rounds(self, rounds: int) -> range:
+        """Return after which of a run's rounds a snapshot is taken."""
+        if self.every > rounds:
+            raise ConfigError(
+                f"interaction: every = {self.every}, but the run has {rounds} rounds: give 1 to {rounds}"
+            )
+        return range(self.every, rounds + 1, self.every)
+
+    def tensor(self, features: Sequence[Array], gamma_corr: float) -> Interaction:
+        """Return the interaction tensor of models' features at a given γ_corr."""
+        return interaction(
+            features,
+            components=self.components,
+            gamma_corr=gamma_corr,
+            centre=self.centre,
+            entries=self.entries,
         )
-    return range(every, rounds + 1, every)
 
 
 def study(
     settings: RunSettings,
     execution: Execution = SERIAL,
     *,
-    every: int = 10,
-    points: int = 500,
-    components: int = 20,
-    gamma_corr: float = 0.5,
-    centre: bool = False,
-    gammas: Sequence[float] = GAMMAS,
+    features: FeatureSettings | None = None,
     directory: str | Path | None = None,
     progress: Callable[[Row], None] | None = None,
-) -> Iterator[Moment]:
+) -> Iterator[FeatureSnapshot]:
     """Train, and after every so many rounds compare the global model, the cohort's models and the next one.
 
-    M = N + 2 models on `points` test points, as the paper has it; the mean of the end models is compared
-    beside them as model M + 1, so it changes no other number. With `directory`, the run and every look are
-    kept there: the same call goes on where it was, to the bit. `progress` hears of rounds played.
+    M = N + 2 models on test points, as the paper has it; the mean of the end models is compared beside them
+    as model M + 1, so it changes no other number. With `directory`, the run and every snapshot are written
+    there, and the same call continues where it was, to the bit. `progress` is called with each new row.
     """
-    looks = looks_of(settings.rounds, every)
+    features = features or FeatureSettings()
+    due = features.rounds(settings.rounds)
     path = None if directory is None else Path(directory)
-    asked = {
-        "rounds": settings.rounds,
-        "every": every,
-        "points": points,
-        "components": components,
-        "gamma_corr": gamma_corr,
-        "centre": centre,
-        "gammas": list(gammas),
-    }
     noted = settings.changed(probes=(Divergence(),))
     with closing(open_session(noted, _as_before(execution, path))) as session:
-        lens = Lens(_points(settings.federation, points), components, gamma_corr, centre, tuple(gammas))
-        _check(session, lens)
+        comparison = _FeatureComparison(session, features)
         if path is not None:
-            claim(path, "interaction study", {**asked, **identity_of(session.context)})
-        for number, look in enumerate(looks):
-            before = None if path is None else read(_part(path, look))
+            asked = {"rounds": settings.rounds, **asdict(features)}
+            open_directory(path, "interaction study", {**asked, **identity_of(session.context)})
+        for number, round in enumerate(due):
+            before = None if path is None else read_part(_part(path, round))
             if before is None:
-                with _run(session, path, look) as recorder:
-                    yield from _go_on(session, lens, looks[number:], recorder, progress)
+                with _run(session, path, round) as recorder:
+                    yield from _continue(comparison, due[number:], recorder, progress)
                 return
-            yield Moment.of(before)
+            yield FeatureSnapshot.of(before)
 
 
-def _go_on(
-    session: Session,
-    lens: Lens,
-    looks: range,
+def _continue(
+    comparison: _FeatureComparison,
+    due: range,
     recorder: Recorder | None,
     progress: Callable[[Row], None] | None,
-) -> Iterator[Moment]:
-    """Train on, looking where a look is due.
+) -> Iterator[FeatureSnapshot]:
+    """Train, and take a snapshot where one is due.
 
-    A look is kept before a checkpoint of its round is written: it needs the model of the round before.
+    A snapshot is written before the checkpoint of its round: it needs the model of the round before.
     """
-    current, owed = _x(session), False
+    session, missing = comparison.session, False
+    current = _x(session)
     try:
         for row in session.rounds():
-            owed = session.state.round in looks
-            moment = _moment(session, lens, current, recorder) if owed else None
-            owed = False
+            missing = session.state.round in due
+            snapshot = _snapshot(comparison, current, recorder) if missing else None
+            missing = False
             current = _x(session)
             if recorder is not None:
                 with uninterrupted():
                     recorder.row(session, row)
-                    if moment is not None:
+                    if snapshot is not None:
                         recorder.checkpoint(session)
             if progress is not None:
                 progress(row)
-            if moment is not None:
-                yield moment
+            if snapshot is not None:
+                yield snapshot
     except KeyboardInterrupt:
-        if recorder is not None and session.state.round and not owed:
+        if recorder is not None and session.state.round and not missing:
             recorder.checkpoint(session)
         raise Stopped(
             f"stopped after {session.state.round} of {session.context.settings.rounds} rounds"
         ) from None
 
 
-def _moment(session: Session, lens: Lens, current: Vector, recorder: Recorder | None) -> Moment:
-    """Return the look after the present round: the one that is kept, else look, and keep it."""
-    part = None if recorder is None else _part(recorder.directory.path.parent, session.state.round)
-    return Moment.of(kept(part, lambda: _look(session, lens, current)._asdict()))
+def _snapshot(comparison: _FeatureComparison, current: Vector, recorder: Recorder | None) -> FeatureSnapshot:
+    """Return the snapshot after the present round: the one in the directory, else a new one."""
+    round = comparison.session.state.round
+    part = None if recorder is None else _part(recorder.directory.path.parent, round)
+    return FeatureSnapshot.of(read_or_make(part, lambda: comparison.snapshot(current)._asdict()))
 
 
 @contextmanager
-def _run(session: Session, path: Path | None, look: int) -> Iterator[Recorder | None]:
-    """Set a session to what is kept of its run; one that went past a look that is missing begins anew."""
+def _run(session: Session, path: Path | None, round: int) -> Iterator[Recorder | None]:
+    """Set a session to its run's last checkpoint; a run past a snapshot that is missing begins anew."""
     if path is None:
         yield None
         return
     run, old = path / _RUN, path / f".{_RUN}.old"
     with storage_errors(path):
         shutil.rmtree(old, ignore_errors=True)
-        if any(made.name >= f"round-{look:08d}" for made in (run / "checkpoints").glob("round-*")):
+        if any(made.name >= f"round-{round:08d}" for made in (run / "checkpoints").glob("round-*")):
             os.replace(run, old)
             shutil.rmtree(old)
     with closing(RunDirectory(run)) as directory:
@@ -183,53 +200,47 @@ def _run(session: Session, path: Path | None, look: int) -> Iterator[Recorder | 
 
 
 def _as_before(execution: Execution, path: Path | None) -> Execution:
-    """Take the threads with which a kept run was begun: sums depend on them."""
+    """Take the threads with which the run in the directory was begun: sums depend on them."""
     if path is None or not (path / _RUN / "manifest.json").exists():
         return execution
     return execution.as_before(read_manifest(path / _RUN))
 
 
-def _part(path: Path, look: int) -> Path:
-    return path / f"round-{look:08d}.json"
+def _part(path: Path, round: int) -> Path:
+    return path / f"round-{round:08d}.json"
 
 
-def _points(federation: Federation, points: int) -> Batch:
-    """Return the first test points, prepared."""
-    x, y = federation.everything if federation.test is None else federation.test
-    return federation.prepare(x[:points]), y[:points]
+class _FeatureComparison:
+    """Compares the models of a session on test points; refuses before the run what would fail after it."""
 
+    def __init__(self, session: Session, features: FeatureSettings) -> None:
+        self.session, self.features = session, features
+        federation, state = session.context.settings.federation, session.state
+        x, y = federation.everything if federation.test is None else federation.test
+        self.data: Batch = federation.prepare(x[: features.points]), y[: features.points]
+        check_components(self._features(state.x0), features.components)
 
-def _check(session: Session, lens: Lens) -> None:
-    """Refuse before the run what would fail after it."""
-    for gamma in (lens.gamma_corr, *lens.gammas):
-        check_correlation(gamma)
-    state = session.state
-    check_components(features_of(session.context.oracle, state.x0, state.buffers, lens.data), lens.components)
+    def snapshot(self, current: Vector) -> FeatureSnapshot:
+        """Compare the models of the round just played, `current` the global one before it."""
+        session, features = self.session, self.features
+        ends = [_end(session, client) for client in session.history[-1]["cohort"]]
+        models = (current, *ends, _x(session), torch.stack(ends).mean(0))
+        *paper, mean = [self._features(vector) for vector in models]
+        found = features.tensor(paper, features.gamma_corr)
+        with_mean = features.tensor([*paper, mean], features.gamma_corr)
+        last = len(paper) - 1
+        return FeatureSnapshot(
+            session.state.round,
+            found.features,
+            found.histogram,
+            float(np.mean([found.shared(0, m) for m in range(1, last)])),
+            found.shared(0, last),
+            with_mean.shared(0, last + 1),
+            [(gamma, features.tensor(paper, gamma).features) for gamma in features.gammas],
+        )
 
-
-def _look(session: Session, lens: Lens, current: Vector) -> Moment:
-    """Compare the models of the round just played, `current` the one before it."""
-    oracle, buffers = session.context.oracle, session.state.buffers
-    ends = [_end(session, client) for client in session.history[-1]["cohort"]]
-    models = (current, *ends, _x(session), torch.stack(ends).mean(0))
-    *paper, mean = [features_of(oracle, vector, buffers, lens.data) for vector in models]
-    found, *swept = (
-        interaction(paper, components=lens.components, gamma_corr=gamma, centre=lens.centre)
-        for gamma in (lens.gamma_corr, *lens.gammas)
-    )
-    wide = interaction(
-        [*paper, mean], components=lens.components, gamma_corr=lens.gamma_corr, centre=lens.centre
-    )
-    last = len(paper) - 1
-    return Moment(
-        session.state.round,
-        found.features,
-        found.histogram,
-        float(np.mean([found.shared(0, m) for m in range(1, last)])),
-        found.shared(0, last),
-        wide.shared(0, last + 1),
-        [(gamma, one.features) for gamma, one in zip(lens.gammas, swept, strict=True)],
-    )
+    def _features(self, vector: Vector) -> Array:
+        return features_of(self.session.context.oracle, vector, self.session.state.buffers, self.data)
 
 
 @torch.no_grad()
@@ -248,5 +259,5 @@ def _x(session: Session) -> Vector:
 
 def _end(session: Session, client: int) -> Vector:
     """Return the model with which a client last ended, from the notes of the divergence probe."""
-    notes: list[Vector] = [note.last for note in session.store[client].notes if hasattr(note, "last")]
-    return notes[0]
+    (note,) = (note for note in session.store[client].notes if isinstance(note, LastModel))
+    return note.last

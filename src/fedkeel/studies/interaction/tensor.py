@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from fedkeel.errors import ConfigError
 
 Array = NDArray[np.float64]
+Entries = Literal["absolute", "signed"]
+_TINY = 1e-300
 
 
 class Interaction(NamedTuple):
@@ -56,6 +58,7 @@ def interaction(
     gamma_corr: float = 0.5,
     gamma_data: float | None = None,
     centre: bool = False,
+    entries: Entries = "absolute",
 ) -> Interaction:
     """Return the tensor of models from their penultimate features, an array (points, width) each.
 
@@ -63,11 +66,15 @@ def interaction(
     paper does not centre); v is the projection on them. In the order (model, component) a feature joins the
     first cluster that holds a member of another model with |ρ| > `gamma_corr`, else it opens one. A point
     contains a feature where |v| / max|v| exceeds `gamma_data`: by default the 90th percentile of all.
+    `entries="signed"` takes v / max|v| in both places, the paper's words to the letter ("normalize by its
+    ℓ∞-norm; if the entry exceeds a threshold"). The sign of a singular vector is arbitrary and the paper
+    fixes none: here the entry of largest size counts as positive.
     """
     check_correlation(gamma_corr)
+    check_entries(entries)
     projected = [_project(np.asarray(one, dtype=np.float64), components, centre) for one in features]
     clusters = _merge(projected, gamma_corr)
-    weights = np.stack([np.abs(v) / np.maximum(np.abs(v).max(axis=0), 1e-300) for v in projected])
+    weights = np.stack([_normalised(v, entries) for v in projected])
     bound = float(np.percentile(weights, 90)) if gamma_data is None else gamma_data
     contains = weights > bound
     models, points, _ = contains.shape
@@ -76,6 +83,22 @@ def interaction(
         for k, cluster in enumerate(clusters[m]):
             omega[m, :, cluster] |= contains[m, :, k]
     return Interaction(omega, clusters)
+
+
+def _normalised(v: Array, entries: Entries) -> Array:
+    """Return the entries over the largest size in their column, without or with their sign."""
+    size = np.abs(v)
+    scale = np.maximum(size.max(axis=0), _TINY)
+    if entries == "absolute":
+        return np.asarray(size / scale)
+    largest = np.take_along_axis(v, size.argmax(axis=0)[None], axis=0)
+    return np.asarray(np.where(largest < 0, -v, v) / scale)
+
+
+def check_entries(entries: str) -> None:
+    """Refuse what is no way of reading entries."""
+    if entries not in ("absolute", "signed"):
+        raise ConfigError(f"interaction: entries = {entries!r}: choose one of absolute, signed")
 
 
 def check_correlation(gamma_corr: float) -> None:
@@ -106,7 +129,7 @@ def _merge(projected: Sequence[Array], gamma_corr: float) -> NDArray[np.int64]:
     """Cluster the features greedily in the order (model, component)."""
     count, width = len(projected), projected[0].shape[1]
     columns = np.concatenate([v - v.mean(axis=0) for v in projected], axis=1)
-    columns = columns / np.maximum(np.linalg.norm(columns, axis=0), 1e-300)
+    columns = columns / np.maximum(np.linalg.norm(columns, axis=0), _TINY)
     alike = np.abs(columns.T @ columns) > gamma_corr
     model = np.repeat(np.arange(count), width)
     members: list[list[int]] = []

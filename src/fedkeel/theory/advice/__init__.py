@@ -1,21 +1,21 @@
-"""Advice: what the four papers say of one run with given constants, and where practice leaves them."""
+"""Advice: what the four papers say about one run with known constants, and where practice differs."""
 
-from fedkeel.theory.advice.conditions import Verdict, verdicts
-from fedkeel.theory.advice.given import Given
-from fedkeel.theory.advice.partings import partings
+from fedkeel.theory.advice.caveats import caveats
+from fedkeel.theory.advice.conditions import TheoremCheck, theorem_checks
+from fedkeel.theory.advice.inputs import AdviceInputs
 from fedkeel.theory.advice.ranges import Limit, beta_limits, global_limits, local_limits
-from fedkeel.theory.advice.rounds import Prospect, as_run, best_steps
+from fedkeel.theory.advice.rounds import PredictedRounds, as_run, best_steps
 
 __all__ = [
-    "Given",
+    "AdviceInputs",
     "Limit",
-    "Prospect",
-    "Verdict",
+    "PredictedRounds",
+    "TheoremCheck",
     "as_run",
     "best_steps",
     "beta_limits",
+    "caveats",
     "global_limits",
     "local_limits",
-    "partings",
-    "verdicts",
+    "theorem_checks",
 ]

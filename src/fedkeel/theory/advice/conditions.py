@@ -9,13 +9,13 @@ from fedkeel.theory import beyond_smoothness as bs
 from fedkeel.theory import fedinit as fi
 from fedkeel.theory import fedsagd as fs
 from fedkeel.theory import rethinking
-from fedkeel.theory.advice.given import Given
+from fedkeel.theory.advice.inputs import AdviceInputs
 from fedkeel.theory.bound import Bound
 from fedkeel.theory.conditions import Condition, at_least
 
 
 @dataclass(frozen=True)
-class Verdict:
+class TheoremCheck:
     """A theorem, what it bounds, its value here (inf: void) and its conditions."""
 
     theorem: str
@@ -29,7 +29,7 @@ class Verdict:
         return all(c.holds for c in self.conditions)
 
 
-def verdicts(g: Given) -> tuple[Verdict, ...]:
+def theorem_checks(g: AdviceInputs) -> tuple[TheoremCheck, ...]:
     """Every theorem of the four papers on this run, repaired form."""
     everyone = at_least("all clients active", g.N, g.C, "Beyond smoothness has no sampling of clients")
     return (
@@ -40,7 +40,7 @@ def verdicts(g: Given) -> tuple[Verdict, ...]:
             fs.theorem_4_1(g.accelerated(), T=g.T, D_0=g.D, sigma_l2=g.sigma_l2, sigma_g2=g.sigma_g2),
             "FedSAGD, mean ‖∇f(z)‖², every hidden constant 1",
         ),
-        Verdict(
+        TheoremCheck(
             f"Rethinking, Proposition 1, α = {g.dyn_alpha:g}",
             "the round from which FedDyn's correction costs more than it brings",
             math.inf,
@@ -49,26 +49,38 @@ def verdicts(g: Given) -> tuple[Verdict, ...]:
     )
 
 
-def _noiseless(g: Given, everyone: Condition) -> tuple[Verdict, ...]:
+def _noiseless(g: AdviceInputs, everyone: Condition) -> tuple[TheoremCheck, ...]:
     if g.sigma_l2 > 0:
         return ()
     bound = bs.deterministic(g.here, g.steps, gap_0=g.gap_0, r=g.T)
     return (_of(bound, "loss after T rounds, full gradients", everyone),)
 
 
-def _relaxed(g: Given) -> tuple[Verdict, ...]:
+def _relaxed(g: AdviceInputs) -> tuple[TheoremCheck, ...]:
     run, local, across = g.relaxed_run(), g.sigma_l2, g.sigma_g2
     first = fi.theorem_1(run, sigma_l2=local, sigma_g2=across, dropped=g.dropped)
     apart = fi.theorem_17(run, sigma_l2=local, sigma_g2=across, dropped=g.dropped)
     found = [_of(first, "mean ‖∇f‖²"), _of(apart, "mean divergence Δ")]
+    if g.mu:
+        fourth = fi.theorem_4(run, mu=g.mu, sigma_l2=local, sigma_g2=across, dropped=g.dropped_largest)
+        found.append(_of(fourth, "f − f* after T rounds, PL"))
     if g.inter is not None:
-        a, b = g.inter
-        found.append(_of(fi.theorem_6(run, a=a, b=b, dropped=g.dropped), "mean ‖∇f‖², interpolation"))
+        found += _interpolation(g)
     if g.U > 0:
-        bound = fi.theorem_12(g.sampling, beta=g.beta, L=g.L, U=g.U, sigma_l=math.sqrt(g.sigma_l2))
+        bound = fi.theorem_12(g.sampling, beta=g.beta, L=g.L, U=g.U, sigma_l=g.spread)
         found.append(_of(bound, "generalisation error, η = c/t"))
     return tuple(found)
 
 
-def _of(bound: Bound, what: str, *more: Condition) -> Verdict:
-    return Verdict(bound.name.removesuffix(" (repaired)"), what, bound.value, (*more, *bound.conditions))
+def _interpolation(g: AdviceInputs) -> list[TheoremCheck]:
+    assert g.inter is not None
+    (a, b), run = g.inter, g.relaxed_run()
+    found = [_of(fi.theorem_6(run, a=a, b=b, dropped=g.dropped), "mean ‖∇f‖², interpolation")]
+    if g.mu:
+        ninth = fi.theorem_9(run, mu=g.mu, a=a, b=b, dropped=g.dropped_largest)
+        found.append(_of(ninth, "f − f* after T rounds, interpolation and PL"))
+    return found
+
+
+def _of(bound: Bound, what: str, *more: Condition) -> TheoremCheck:
+    return TheoremCheck(bound.name.removesuffix(" (repaired)"), what, bound.value, (*more, *bound.conditions))

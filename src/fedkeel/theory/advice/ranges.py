@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from fedkeel.theory import beyond_smoothness as bs
 from fedkeel.theory import fedinit as fi
 from fedkeel.theory import fedsagd as fs
-from fedkeel.theory.advice.given import Given
+from fedkeel.theory.advice.inputs import AdviceInputs
+from fedkeel.theory.conditions import violated
 
 
 @dataclass(frozen=True)
@@ -25,10 +26,10 @@ class Limit:
         """Whether the run's own value is within, and by which factor it is not."""
         if abs(self.own) <= self.limit:
             return "holds"
-        return f"violated by a factor {abs(self.own) / self.limit:.3g}" if self.limit > 0 else "violated"
+        return violated(abs(self.own) / self.limit if self.limit > 0 else math.inf)
 
 
-def local_limits(g: Given) -> tuple[Limit, ...]:
+def local_limits(g: AdviceInputs) -> tuple[Limit, ...]:
     """η_l by theorem; both forms of Beyond smoothness, FedInit with and without its β, FedSAGD."""
     own = g.eta_l
     return (
@@ -40,7 +41,7 @@ def local_limits(g: Given) -> tuple[Limit, ...]:
     )
 
 
-def global_limits(g: Given) -> tuple[Limit, ...]:
+def global_limits(g: AdviceInputs) -> tuple[Limit, ...]:
     """η_g beside the run's local rate, or beside half the largest safe one where that is too large."""
     largest = bs.largest_local_step(g.semi, g.K)
     fits = 0 < g.eta_l < largest
@@ -54,32 +55,33 @@ def global_limits(g: Given) -> tuple[Limit, ...]:
     )
 
 
-def beta_limits(g: Given) -> tuple[Limit, ...]:
+def beta_limits(g: AdviceInputs) -> tuple[Limit, ...]:
     """|β| of relaxed initialisation: by theorem, at these steps, in the last round, and in practice."""
     shrinking = fi.beta_limit_at(g.T, g.sampling, g.L)
     return (
-        Limit("Theorem 1", fi.BETA_LIMIT, g.beta, "κ_β > 0"),
+        Limit("Theorem 1", fi.beta_limit(g.N, g.C), g.beta, "κ_β > 0"),
         Limit("Theorem 1 at these steps", _relaxed_beta(g), g.beta, "λ > 0; 0 means: not even β = 0"),
-        Limit("Theorem 17", fi.BETA_LIMIT_DIVERGENCE, g.beta, "C_β > 0"),
-        Limit("Theorems 6, 9, 19", fi.BETA_LIMIT_INTERPOLATION, g.beta, "γ_β > 0"),
+        Limit("Theorem 17", fi.beta_limit_divergence(g.N, g.C), g.beta, "C_β > 0"),
+        Limit("Theorems 6, 9, 19", fi.beta_limit_interpolation(g.N, g.C), g.beta, "γ_β > 0"),
         Limit(f"Theorem 12 in round {g.T}", min(shrinking, 1e30), g.beta, "with η = c/t; shrinks like 1/t²"),
         Limit("practice: β·C/N ≤ 1", g.N / g.C, g.beta, "above, the model can grow without bound"),
     )
 
 
-def _relaxed_step(g: Given, beta: float) -> float:
+def _relaxed_step(g: AdviceInputs, beta: float) -> float:
     """The largest η of Theorem 1 that also leaves λ > 0: 9x² + mx = ½ for x = ηKL."""
     run = g.relaxed_run(beta)
     limit = fi.step_limit(run)
     if limit <= 0:
         return 0.0
-    m = (38 + (7488 * beta**2 * fi.kappa_beta(beta) if beta else 0.0)) / g.N
+    m = 38 / g.N + fi.relaxation(run) * fi.recursion(g.N, g.C).gradient
     root = 1 / (m + math.sqrt(m**2 + 18))  # (−m + √(m²+18))/18 without cancellation
     return min(limit, root / (g.K * g.L))
 
 
-def _relaxed_beta(g: Given) -> float:
-    """The largest β with λ > 0 at the run's η: β²κ_β = y, so β² = y/(1 + 141y)."""
+def _relaxed_beta(g: AdviceInputs) -> float:
+    """The largest β with λ > 0 at the run's η: β²κ_β = y, so β² = r·y/(1 + My)."""
     x = g.relaxed_run(0.0).ekl
-    y = (0.5 - 38 * x / g.N - 9 * x**2) * g.N / (7488 * x)
-    return math.sqrt(y / (1 + 141 * y)) if y > 0 else 0.0
+    one = fi.recursion(g.N, g.C)
+    y = (0.5 - 38 * x / g.N - 9 * x**2) / (fi.descent_weight(g.N, g.C) * one.gradient * x)
+    return math.sqrt(one.forgotten * y / (1 + one.relaxed * y)) if y > 0 else 0.0

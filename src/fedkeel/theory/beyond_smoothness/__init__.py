@@ -18,14 +18,16 @@ from fedkeel.theory.beyond_smoothness.convergence import (
     theorem_4_7,
     theorem_4_7_conditions,
 )
-from fedkeel.theory.beyond_smoothness.noiseless import deterministic, gradient_descent
+from fedkeel.theory.beyond_smoothness.noiseless import contraction, deterministic, gradient_descent
 from fedkeel.theory.beyond_smoothness.setting import (
     Constants,
-    Round,
+    RoundProgress,
     Steps,
+    drift_factor,
     floor,
     lambda_1,
     lambda_2,
+    lemma_6_1,
     one_round,
     rate,
 )
@@ -38,13 +40,15 @@ from fedkeel.theory.beyond_smoothness.steps import (
 
 __all__ = [
     "Constants",
-    "Round",
+    "RoundProgress",
     "Steps",
+    "contraction",
     "corollary_4_8",
     "corollary_4_8_global_step",
     "deterministic",
     "drift",
     "drift_conditions",
+    "drift_factor",
     "fastest_global_step",
     "floor",
     "gradient_descent",
@@ -52,6 +56,7 @@ __all__ = [
     "lambda_2",
     "largest_global_step",
     "largest_local_step",
+    "lemma_6_1",
     "one_round",
     "rate",
     "rounds",

@@ -7,6 +7,7 @@ import math
 from fedkeel.theory.beyond_smoothness.setting import (
     Constants,
     Steps,
+    drift_factor,
     floor,
     lambda_1,
     lambda_2,
@@ -50,7 +51,7 @@ def theorem_4_7_conditions(c: Constants, s: Steps, form: Form = "repaired") -> t
     common = (
         above("τ1 > 0", c.tau1, 0, "the loss must not have critical points away from zero loss"),
         below("τ1 < 1", c.tau1, 1, "Definition 4.3"),
-        above(f"{label} > 0", shrink, 0, "a round must shrink the gap"),
+        above(f"{label} > 0", shrink, 0, "each round must shrink the gap"),
         at_most(f"{label} ≤ 1", shrink, 1, "constants that allow more contradict each other"),
     )
     if printed(form):
@@ -68,43 +69,47 @@ def theorem_4_7_conditions(c: Constants, s: Steps, form: Form = "repaired") -> t
 def corollary_4_8(c: Constants, s: Steps, *, gap_0: float, epsilon: float, form: Form = "repaired") -> Bound:
     """Corollary 4.8: the rounds R = log(2·gap_0/ε)/rate after which the gap is at most ε.
 
-    The rate is λ1 (printed) or Λ (repaired); ε must be twice the floor or more, else the value is inf.
+    The rate is λ1 (printed) or Λ (repaired). Printed, all that is asked besides Theorem 4.7 is the limit of
+    η_g, although 2λ2 stays above ε/2 there where Kη_l is large; repaired, ε must be twice the floor or more,
+    else the value is inf.
     """
     nonnegative("gap_0", gap_0)
     positive("epsilon", epsilon)
     shrink, name = rate(c, s, form), f"Corollary 4.8 ({form})"
     lowest = floor(c, s, form)
-    reach = at_most("2·floor ≤ ε", 2 * lowest, epsilon, "raise ε, or lower the steps or the variance")
-    conditions = [*theorem_4_7_conditions(c, s, form), reach]
     if printed(form):
         limit = corollary_4_8_global_step(c, s.K, s.eta_l, epsilon, form)
-        conditions.append(at_most("η_g within Corollary 4.8", s.eta_g, limit))
+        reach = at_most("η_g within Corollary 4.8", s.eta_g, limit)
+    else:
+        reach = at_most("2·floor ≤ ε", 2 * lowest, epsilon, "raise ε, or lower the steps or the variance")
+    conditions = [*theorem_4_7_conditions(c, s, form), reach]
     constants = _constants(c, s, form) | {"floor": lowest, "epsilon": epsilon}
-    if not (0 < shrink <= 1 and reach.holds):
+    if not (0 < shrink <= 1 and (printed(form) or reach.holds)):
         return vacuous(name, conditions, constants)
     return assemble(name, {"rounds": rounds(2 * gap_0, epsilon, shrink)}, conditions, constants)
 
 
 def rounds(gap_0: float, epsilon: float, shrink: float) -> float:
-    """log(gap_0/ε)/rate: rounds until a gap that shrinks by ``shrink`` a round is at most ε."""
+    """log(gap_0/ε)/rate: rounds until a gap that shrinks by ``shrink`` per round is at most ε."""
     if not (gap_0 >= 0 and epsilon > 0 and shrink > 0):
-        given = f"gap_0, epsilon, shrink are {gap_0}, {epsilon}, {shrink}"
-        raise ValueError(f"{given}: give a gap of 0 or more, and the others above 0")
+        values = f"gap_0, epsilon, shrink are {gap_0}, {epsilon}, {shrink}"
+        raise ValueError(f"{values}: give a gap of 0 or more, and the others above 0")
     return math.log(gap_0 / epsilon) / shrink if gap_0 > epsilon else 0.0
 
 
 def drift(c: Constants, s: Steps, *, loss: float, form: Form = "repaired") -> Bound:
     """Lemma 6.3: ξ, the mean of ‖W_{c,k} − U‖² over clients and local steps, at a model of this loss.
 
-    Printed: 50η_l²(1 + K²τ2²L(U) + Kσ²). Repaired, what its proof shows:
-    (20 + 40K²τ2²)η_l²L(U) + 20Kη_l²σ². For K = 1 the drift is zero and both are generous.
+    Printed: 50η_l²(1 + K²τ2²L(U) + Kσ²). Repaired, what its proof shows once step (14) is mended:
+    (20K² + 40K²τ2²)η_l²L(U) + 20Kη_l²σ², with 20 for 20K² at α = 0, see ``drift_factor``. For K = 1 the
+    drift is zero and both are generous.
     """
     nonnegative("loss", loss)
     e2, k2 = s.eta_l**2, s.K**2 * c.tau2**2
     if printed(form):
         terms = {"constant": 50 * e2, "loss": 50 * e2 * k2 * loss, "noise": 50 * e2 * s.K * c.sigma2}
     else:
-        terms = {"loss": (20 + 40 * k2) * e2 * loss, "noise": 20 * s.K * e2 * c.sigma2}
+        terms = {"loss": drift_factor(c, s.K) * e2 * loss, "noise": 20 * s.K * e2 * c.sigma2}
     return assemble(f"Lemma 6.3 ({form})", terms, drift_conditions(c, s), {"K": s.K, "eta_l": s.eta_l})
 
 

@@ -9,12 +9,23 @@ from fedkeel.theory.conditions import above, at_most
 from fedkeel.theory.numeric import decay, ratio
 
 
+def contraction(c: Constants, s: Steps) -> float:
+    """The A of (10): η̃[(2τ1²−α²)/4 − aτ2 − (2β²+α²)K²τ2²η_l² − bτ2²η̃], the share of the loss a round removes.
+
+    Section 5.2 shows A ≥ τ1²η̃/8 under its conditions; A itself is larger (the G of the paper is τ2).
+    """
+    t2, e = c.tau2**2, s.effective
+    slope = (2 * c.tau1**2 - c.alpha**2) / 4 - c.a * c.tau2
+    return e * (slope - c.curvature * (s.K * s.eta_l) ** 2 * t2 - c.b * t2 * e)
+
+
 def deterministic(c: Constants, s: Steps, *, gap_0: float, r: int, form: Form = "repaired") -> Bound:
     """Section 5.2: full local gradients, gap_r ≤ (1 − τ1²η̃/8)^r·gap_0.
 
     Conditions: α ≤ τ1/2, aτ2 ≤ τ1²/10, η_l ≤ τ1/(4Kτ2(2β+α)), η̃ ≤ τ1²/(16bτ2²). The formula is sound (the
     G of the paper is τ2). The repaired form adds what (7) borrows from Proposition 5.1 for the local
-    steps, η_l ≤ τ1²/(10bτ2²), and σ² = 0.
+    steps, η_l ≤ τ1²/(10bτ2²), and σ² = 0. Where a > 0 that proposition also needs the τ1 of every client's
+    own loss, not only of their mean.
     """
     nonnegative("gap_0", gap_0)
     count("r", r, least=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from fedkeel.theory.beyond_smoothness.setting import Constants
+from fedkeel.theory.beyond_smoothness.setting import Constants, drift_factor
 from fedkeel.theory.bound import Form, choose, printed
 from fedkeel.theory.checks import count, positive
 from fedkeel.theory.numeric import ratio
@@ -15,7 +15,8 @@ def largest_local_step(c: Constants, K: int, form: Form = "repaired") -> float:
 
     Printed (Theorem 4.7): min{1/(α²K), 1/(100Kτ2(β+α)), 1/(100√K(β+α))}.
     Repaired: what the proof uses, min{1, 1/(α²K), 1/(2βK)} (Lemma 6.3), and Λ > 0 for some η_g, that is
-    η_l² < [½(1−2a)τ1² − α²/4 − aα²/2 − a/2] / [(2β²+α²)(½+a/2)(20+40K²τ2²)]; 0 if no step is safe.
+    η_l² < [½(1−2a)τ1² − α²/4 − aα²/2 − a/2] / [(2β²+α²)(½+a/2)·d], d the ``drift_factor``; 0 if no step is
+    safe.
     """
     count("K", K)
     if printed(form):
@@ -25,21 +26,21 @@ def largest_local_step(c: Constants, K: int, form: Form = "repaired") -> float:
     margin = _margin(c)
     if margin <= 0:
         return 0.0
-    slope = c.curvature * (0.5 + c.a / 2) * (20 + 40 * K**2 * c.tau2**2)
+    slope = c.curvature * (0.5 + c.a / 2) * drift_factor(c, K)
     return min(*drift_limits(c, K), math.sqrt(ratio(margin, slope)))
 
 
 def largest_global_step(c: Constants, K: int, eta_l: float, form: Form = "repaired") -> float:
     """The largest η_g: printed τ1²/(20Kbη_l); repaired the η_g at which Λ falls back to zero.
 
-    Λ/η̃ is a straight line p − qη̃ with q = b(2τ1² + (2β²+α²)(20+40K²τ2²)η_l² + α²), so Λ > 0 exactly
+    Λ/η̃ is a straight line p − qη̃ with q = b(2τ1² + (2β²+α²)·d·η_l² + α²), so Λ > 0 exactly
     below η̃ = p/q, and Λ is largest at half of it (``fastest_global_step``). 0 if no step is safe.
     """
     count("K", K)
     positive("eta_l", eta_l)
     if printed(form):
         return ratio(c.tau1**2, 20 * K * c.b * eta_l)
-    drift = c.curvature * (20 + 40 * K**2 * c.tau2**2) * eta_l**2
+    drift = c.curvature * drift_factor(c, K) * eta_l**2
     p = _margin(c) - drift * (0.5 + c.a / 2)
     q = c.b * (2 * c.tau1**2 + drift + c.alpha**2)
     return ratio(p, q) / (K * eta_l) if p > 0 else 0.0

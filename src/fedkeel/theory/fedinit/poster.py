@@ -11,10 +11,14 @@ from dataclasses import dataclass
 
 from fedkeel.theory.bound import Bound, Form, assemble, choose, printed
 from fedkeel.theory.checks import count, finite, nonnegative, positive
-from fedkeel.theory.conditions import above
-from fedkeel.theory.fedinit.constants import Run
+from fedkeel.theory.conditions import Condition, above, at_least
+from fedkeel.theory.fedinit.constants import RelaxedRun
 from fedkeel.theory.fedinit.generalisation import Sampling
 from fedkeel.theory.numeric import exp, power
+
+_UNDEFINED = Condition(
+    "the constants are the poster's", False, math.inf, "it names λ, κ_1, κ_2, C_Δ and does not define them"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +37,7 @@ class Heterogeneity:
             nonnegative(name, getattr(self, name))
 
 
-def gradient_norm(run: Run, h: Heterogeneity, form: Form = "repaired") -> Bound:
+def gradient_norm(run: RelaxedRun, h: Heterogeneity, form: Form = "repaired") -> Bound:
     """First row: mean E‖∇f‖² ≤ 2D/(ληKT) + κ_2ηLσ_l²/(λN) + 3κ_1ηKLG²/(λN). Both forms alike."""
     printed(form)
     terms = {
@@ -41,10 +45,10 @@ def gradient_norm(run: Run, h: Heterogeneity, form: Form = "repaired") -> Bound:
         "noise": h.kappa_2 * run.eta * run.L * h.sigma_l2 / (h.lam * run.N),
         "heterogeneity": 3 * h.kappa_1 * run.eta * run.K * run.L * h.G2 / (h.lam * run.N),
     }
-    return assemble(f"poster, gradient norm ({form})", terms, (), {"lambda": h.lam})
+    return assemble(f"poster, gradient norm ({form})", terms, (_UNDEFINED,), {"lambda": h.lam})
 
 
-def suboptimality(run: Run, h: Heterogeneity, *, mu: float, form: Form = "repaired") -> Bound:
+def suboptimality(run: RelaxedRun, h: Heterogeneity, *, mu: float, form: Form = "repaired") -> Bound:
     """Second row: E[f(w^T) − f*] ≤ e^{−λμηKT}D + 3κ_1ηKLG²/(2μλN) + κ_2ηLσ_l²/(2μλN). Both forms alike."""
     printed(form)
     scale = run.eta * run.L / (2 * positive("mu", mu) * h.lam * run.N)
@@ -53,7 +57,7 @@ def suboptimality(run: Run, h: Heterogeneity, *, mu: float, form: Form = "repair
         "heterogeneity": 3 * h.kappa_1 * run.K * h.G2 * scale,
         "noise": h.kappa_2 * h.sigma_l2 * scale,
     }
-    return assemble(f"poster, suboptimality ({form})", terms, (), {"lambda": h.lam, "mu": mu})
+    return assemble(f"poster, suboptimality ({form})", terms, (_UNDEFINED,), {"lambda": h.lam, "mu": mu})
 
 
 def stability(
@@ -68,6 +72,7 @@ def stability(
     spread = 2 * (s.L_G**2 + s.S * s.L_G * nonnegative("sigma_l", sigma_l))
     reach = positive("U", U) * s.T * s.K
     conditions = (
+        _UNDEFINED,
         above("β > −1", finite("beta", beta), -1),
         above("L_G > 0", s.L_G, 0, "the second term divides by L_G² + S·L_G·σ_l"),
     )
@@ -90,9 +95,23 @@ def stability_rate(*, S: int, K: int, T: int, c: float, L: float, form: Form = "
     return choose(form, printed, power(KT, q) / S + power(K, q) / power(T, 1 - q))
 
 
+def start_bias(run: RelaxedRun, *, delta: float, form: Form = "repaired") -> Bound:
+    """How far the mean start of a cohort lies from the model, as √E‖mean w_{i,0} − w‖².
+
+    "Its global expectation is still unbiased", says the poster: 0. That is so when all clients take part, for
+    then the mean of their last models is the model. Repaired: at most |β|√Δ, reached where all stale copies
+    lie on one side; ``delta`` is Δ^t.
+    """
+    everyone = run.N == run.C or run.beta == 0
+    offset = abs(run.beta) * math.sqrt(nonnegative("delta", delta))
+    value = 0.0 if printed(form) or everyone else offset
+    conditions = (at_least("all clients take part", run.N, run.C),) if printed(form) and run.beta else ()
+    return assemble(f"poster, mean start ({form})", {"offset": value}, conditions, {"beta": run.beta})
+
+
 @dataclass(frozen=True)
-class Cost:
-    """A method's costs a round: Nd floats sent, NKd gradient entries, Cd floats kept, as multiples."""
+class PosterCost:
+    """A method's costs per round: Nd floats sent, NKd gradient entries, Cd floats kept, as multiples."""
 
     method: str
     communication: int
@@ -113,12 +132,12 @@ class Cost:
 
 
 COSTS = (
-    Cost("FedAvg", 1, 1, 1, 1),
-    Cost("FedAdam", 1, 1, 1, 1),
-    Cost("FedSAM", 1, 2, 2, 2),
-    Cost("SCAFFOLD", 2, 1, 3, 3),
-    Cost("FedDyn", 1, 1, 3, 3),
-    Cost("FedCM", 2, 1, 2, 3),
-    Cost("FedInit", 1, 1, 1, 1),
+    PosterCost("FedAvg", 1, 1, 1, 1),
+    PosterCost("FedAdam", 1, 1, 1, 1),
+    PosterCost("FedSAM", 1, 2, 2, 2),
+    PosterCost("SCAFFOLD", 2, 1, 3, 3),
+    PosterCost("FedDyn", 1, 1, 3, 3),
+    PosterCost("FedCM", 2, 1, 2, 3),
+    PosterCost("FedInit", 1, 1, 1, 1),
 )
 """The poster's cost table. Table 9 of the paper differs: storage 2Cd for FedAdam, SCAFFOLD and FedDyn."""

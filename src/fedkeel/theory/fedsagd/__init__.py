@@ -1,17 +1,20 @@
 """FedSAGD: the stability bounds of Table 1 and the convergence conditions of Theorem 4.1."""
 
 from fedkeel.theory.fedsagd.convergence import (
-    Steps,
+    AcceleratedSteps,
+    auxiliary_point,
     decaying_step,
+    local_move,
     local_step_limit,
     product_limit,
     server_step,
     theorem_4_1,
     theorem_4_1_conditions,
+    weighted_gradient,
 )
-from fedkeel.theory.fedsagd.rows import Hyper, StabilityRow, table_1
+from fedkeel.theory.fedsagd.rows import Hyperparameters, StabilityRow, table_1
 from fedkeel.theory.fedsagd.stability import (
-    Run,
+    StabilityRun,
     fedacg,
     fedadam,
     fedanag,
@@ -31,10 +34,11 @@ from fedkeel.theory.fedsagd.stability import (
 )
 
 __all__ = [
-    "Hyper",
-    "Run",
+    "AcceleratedSteps",
+    "Hyperparameters",
     "StabilityRow",
-    "Steps",
+    "StabilityRun",
+    "auxiliary_point",
     "decaying_step",
     "fedacg",
     "fedadam",
@@ -48,6 +52,7 @@ __all__ = [
     "fedsagd_local_update",
     "gamma",
     "generalisation_gap",
+    "local_move",
     "local_step_limit",
     "mimelite",
     "product_limit",
@@ -58,4 +63,5 @@ __all__ = [
     "theorem_4_1_conditions",
     "theorem_c_12",
     "theta",
+    "weighted_gradient",
 ]

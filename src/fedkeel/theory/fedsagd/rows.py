@@ -11,11 +11,12 @@ from fedkeel.theory.fedsagd import stability as st
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hyper:
+class Hyperparameters:
     """The coefficients Table 1 depends on; defaults are those of our methods."""
 
     prox_lam: float = 0.01
     dyn_lam: float = 0.1
+    lnag_beta: float = 0.9
     adam_tau: float = 1e-3
     adam_eta_g: float = 0.1
     cm_eta_g: float = 1.0
@@ -46,22 +47,25 @@ class StabilityRow:
         return (self.up * count("s", s) + self.down) / (s + 1)
 
 
-def table_1(run: st.Run, hyper: Hyper | None = None, form: Form = "repaired") -> tuple[StabilityRow, ...]:
+def table_1(
+    run: st.StabilityRun, hyper: Hyperparameters | None = None, form: Form = "repaired"
+) -> tuple[StabilityRow, ...]:
     """All eleven rows of Table 1 for one run."""
-    h = hyper or Hyper()
+    h = hyper or Hyperparameters()
     one = replace(run, T=1)
     rounds, local = _bounds(run, h, form), _bounds(one, h, form)
+    local["FedDyn"] = st.feddyn(one, lam=h.dyn_lam, form="as_printed")  # before the server's correction
     local["FedSAGD"] = st.fedsagd_local_update(one, beta=h.sagd_beta, lam=h.sagd_lam, mu=h.sagd_mu, form=form)
     return tuple(StabilityRow(name, rounds[name], local[name], *_TRAFFIC[name]) for name in _TRAFFIC)
 
 
-def _bounds(run: st.Run, h: Hyper, form: Form) -> dict[str, Bound]:
+def _bounds(run: st.StabilityRun, h: Hyperparameters, form: Form) -> dict[str, Bound]:
     return {
         "FedAvg": st.fedavg(run, form=form),
         "FedProx": st.fedprox(run, lam=h.prox_lam, form=form),
         "SCAFFOLD": st.scaffold(run, form=form),
         "FedDyn": st.feddyn(run, lam=h.dyn_lam, form=form),
-        "FedLNAG": st.fedlnag(run, form=form),
+        "FedLNAG": st.fedlnag(run, beta=h.lnag_beta, form=form),
         "FedAdam": st.fedadam(run, tau=h.adam_tau, eta_g=h.adam_eta_g, form=form),
         "FedCM": st.fedcm(run, eta_g=h.cm_eta_g, form=form),
         "MimeLite": st.mimelite(run, form=form),

@@ -1,4 +1,4 @@
-"""How far a study is: a bar on a terminal, a line a stage elsewhere."""
+"""How far a study is: a bar on a terminal, one line per stage elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from fedkeel.cli.display import console
 
 
-class Stages:
+class StageProgress:
     """Shows the stages of a study as they come; `stderr` keeps stdout free for JSON."""
 
     def __init__(self, *, stderr: bool = False) -> None:
@@ -36,7 +36,7 @@ class Stages:
         if self.console.is_terminal:
             self.bar.stop()
 
-    def tell(self, stage: str, done: int, total: int) -> None:
+    def update(self, stage: str, done: int, total: int) -> None:
         """Show that so much of a stage is done."""
         if self.console.is_terminal:
             if stage != self.stage:

@@ -12,13 +12,15 @@ from fedkeel.theory.checks import count, nonnegative, positive
 
 
 @dataclass(frozen=True, kw_only=True)
-class Given:
+class AdviceInputs:
     """K local steps of ``eta_l``, server step ``eta_g``, N of C clients with S samples, T rounds, β, ε.
 
     Constants are named as in the papers; ``gap_0`` is the first loss (Beyond smoothness has L* = 0),
     ``semi`` its constants (``semi_here`` those that say most for the run's own steps, where they differ),
-    ``inter`` FedInit's interpolation constants (None where there are none),
-    ``dropped`` the measured β⟨∇f, x − mean w_i⟩, ``dyn_alpha`` FedDyn's α.
+    ``inter`` FedInit's interpolation constants and ``mu`` the PL constant (None where there are none),
+    ``dropped`` the measured β⟨∇f, x − mean w_i⟩ and ``dropped_largest`` its largest value,
+    ``dyn_alpha`` FedDyn's α. A local step takes ``B`` samples; ``sample_gradient`` and ``sample_spread`` are
+    the longest gradient of one sample and its largest distance from its client's (L_G and σ_l where None).
     """
 
     L: float
@@ -41,15 +43,20 @@ class Given:
     eta_g: float = 1.0
     beta: float = 0.1
     epsilon: float
+    mu: float | None = None
     dropped: float | None = None
+    dropped_largest: float | None = None
     dyn_alpha: float = 0.1
+    B: int = 1
+    sample_gradient: float | None = None
+    sample_spread: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("L", "eta_l", "eta_g", "epsilon", "dyn_alpha"):
             positive(name, getattr(self, name))
         for name in ("L_G", "sigma_l2", "sigma_g2", "Phi", "D", "U", "gap_0"):
             nonnegative(name, getattr(self, name))
-        for name in ("K", "N", "C", "S", "T"):
+        for name in ("K", "N", "C", "S", "T", "B"):
             count(name, getattr(self, name))
         if not -1 < self.beta < 1:
             raise ValueError(f"beta is {self.beta}: give a number between -1 and 1")
@@ -70,26 +77,38 @@ class Given:
 
     @property
     def theta(self) -> float:
-        """FedSAGD's Θ."""
-        return fs.theta(self.sigma_l2, self.sigma_g2, self.Phi)
+        """FedSAGD's Θ; at least the longest gradient met, for σ_g² is a mean over the clients here."""
+        return max(fs.theta(self.sigma_l2, self.sigma_g2, self.Phi), self.L_G)
 
     @property
-    def stability_run(self) -> fs.Run:
+    def stability_run(self) -> fs.StabilityRun:
         """The run as FedSAGD's Table 1 sees it."""
-        return fs.Run(theta=self.theta, eta_l=self.eta_l, K=self.K, T=self.T)
+        return fs.StabilityRun(
+            theta=self.theta, eta_l=self.eta_l, K=self.K, T=self.T, participation=self.N / self.C
+        )
 
     @property
     def sampling(self) -> fi.Sampling:
         """The run as Theorem 12 of FedInit sees it, with η = c/t and c the run's rate."""
-        return fi.Sampling(N=self.N, C=self.C, S=self.S, K=self.K, T=self.T, c=self.eta_l, L_G=self.L_G)
+        lipschitz = self.L_G if self.sample_gradient is None else max(self.L_G, self.sample_gradient)
+        return fi.Sampling(
+            N=self.N, C=self.C, S=self.S, K=self.K, T=self.T, c=self.eta_l, L_G=lipschitz, B=self.B
+        )
 
-    def relaxed_run(self, beta: float | None = None) -> fi.Run:
+    @property
+    def spread(self) -> float:
+        """The σ_l of Theorem 12: how far a sample's gradient lies from its client's."""
+        return math.sqrt(self.sigma_l2) if self.sample_spread is None else self.sample_spread
+
+    def relaxed_run(self, beta: float | None = None) -> fi.RelaxedRun:
         """The run as FedInit sees it, with its own β or another one."""
         b = self.beta if beta is None else beta
-        return fi.Run(beta=b, eta=self.eta_l, K=self.K, N=self.N, C=self.C, T=self.T, L=self.L, D=self.D)
+        return fi.RelaxedRun(
+            beta=b, eta=self.eta_l, K=self.K, N=self.N, C=self.C, T=self.T, L=self.L, D=self.D
+        )
 
-    def accelerated(self, beta: float = 0.9, lam: float = 0.01) -> fs.Steps:
+    def accelerated(self, beta: float = 0.9, lam: float = 0.01) -> fs.AcceleratedSteps:
         """The run as FedSAGD's Theorem 4.1 sees it."""
-        return fs.Steps(
+        return fs.AcceleratedSteps(
             K=self.K, eta_l=self.eta_l, eta=self.eta_g, s=self.N, m=self.C, beta=beta, lam=lam, L=self.L
         )

@@ -12,7 +12,7 @@ POSTER = "FedInit poster"
 FEDSAGD = "FedSAGD, Table 1"
 
 
-class Claim(NamedTuple):
+class PrintedCost(NamedTuple):
     """A printed entry: who prints it, of which method, and the range it allows; `text` is as printed."""
 
     source: str
@@ -27,7 +27,7 @@ class Claim(NamedTuple):
         return self.low - 0.01 <= value <= self.high + 0.01
 
 
-def _table_9() -> list[Claim]:
+def _table_9() -> list[PrintedCost]:
     """FedInit, Table 9: communication in units of N·d and storage in units of C·d."""
     printed = {
         "FedAvg": (1, 1),
@@ -38,14 +38,14 @@ def _table_9() -> list[Claim]:
         "FedCM": (2, 2),
         "FedInit": (1, 1),
     }
-    claims = []
+    entries = []
     for method, (sent, stored) in printed.items():
-        claims.append(Claim(TABLE_9, method, "communication", sent, sent, f"{sent}×"))
-        claims.append(Claim(TABLE_9, method, "storage", stored, stored, f"{stored}×"))
-    return claims
+        entries.append(PrintedCost(TABLE_9, method, "communication", sent, sent, f"{sent}×"))
+        entries.append(PrintedCost(TABLE_9, method, "storage", stored, stored, f"{stored}×"))
+    return entries
 
 
-def _poster() -> list[Claim]:
+def _poster() -> list[PrintedCost]:
     """The poster's table; its storage of FedCM reads 2Cd beside a ratio of 3×, so both are allowed."""
     printed = {
         "FedAvg": (1, 1, (1, 1)),
@@ -56,28 +56,29 @@ def _poster() -> list[Claim]:
         "FedCM": (2, 1, (2, 3)),
         "FedInit": (1, 1, (1, 1)),
     }
-    claims = []
+    entries = []
     for method, (sent, gradients, (low, high)) in printed.items():
         stored = f"{low}×" if low == high else f"{low}Cd, {high}×"
-        claims.append(Claim(POSTER, method, "communication", sent, sent, f"{sent}×"))
-        claims.append(Claim(POSTER, method, "gradients", gradients, gradients, f"{gradients}×"))
-        claims.append(Claim(POSTER, method, "storage", low, high, stored))
-    return claims
+        entries.append(PrintedCost(POSTER, method, "communication", sent, sent, f"{sent}×"))
+        entries.append(PrintedCost(POSTER, method, "gradients", gradients, gradients, f"{gradients}×"))
+        entries.append(PrintedCost(POSTER, method, "storage", low, high, stored))
+    return entries
 
 
-def _fedsagd() -> list[Claim]:
+def _fedsagd() -> list[PrintedCost]:
     """FedSAGD, Table 1, last column; "1 ~ 1.5×" depends on what a broadcast costs."""
     fixed = {"FedAvg": 1, "FedProx": 1, "SCAFFOLD": 2, "FedDyn": 1, "FedLNAG": 2, "FedAdam": 1}
     fixed |= {"MimeLite": 2, "FedACG": 1}
-    claims = [
-        Claim(FEDSAGD, method, "communication", ratio, ratio, f"{ratio}×") for method, ratio in fixed.items()
+    entries = [
+        PrintedCost(FEDSAGD, method, "communication", ratio, ratio, f"{ratio}×")
+        for method, ratio in fixed.items()
     ]
     ranged = ("FedCM", "FedANAG", "FedSAGD")
-    return claims + [Claim(FEDSAGD, method, "communication", 1, 1.5, "1–1.5×") for method in ranged]
+    return entries + [PrintedCost(FEDSAGD, method, "communication", 1, 1.5, "1–1.5×") for method in ranged]
 
 
-def _table_7() -> list[Claim]:
-    """FedInit, Table 7: seconds a round, ResNet-18-GN on CIFAR-10, in both participation settings."""
+def _table_7() -> list[PrintedCost]:
+    """FedInit, Table 7: seconds per round, ResNet-18-GN on CIFAR-10, in both participation settings."""
     printed = {
         "FedAvg": (1.0, 1.0),
         "FedAdam": (1.10, 1.19),
@@ -88,14 +89,16 @@ def _table_7() -> list[Claim]:
         "FedInit": (1.02, 1.05),
     }
     return [
-        Claim(TABLE_7, method, "seconds", low, high, f"{low:g}×" if low == high else f"{low:g}–{high:g}×")
+        PrintedCost(
+            TABLE_7, method, "seconds", low, high, f"{low:g}×" if low == high else f"{low:g}–{high:g}×"
+        )
         for method, (low, high) in printed.items()
     ]
 
 
-CLAIMS: tuple[Claim, ...] = (*_table_9(), *_poster(), *_fedsagd(), *_table_7())
+PRINTED_COSTS: tuple[PrintedCost, ...] = (*_table_9(), *_poster(), *_fedsagd(), *_table_7())
 
 
-def claims_of(method: str, quantity: Quantity) -> list[Claim]:
+def printed_costs(method: str, quantity: Quantity) -> list[PrintedCost]:
     """Return what is printed about a method."""
-    return [claim for claim in CLAIMS if (claim.method, claim.quantity) == (method, quantity)]
+    return [entry for entry in PRINTED_COSTS if (entry.method, entry.quantity) == (method, quantity)]

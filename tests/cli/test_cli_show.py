@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from fedkeel import __version__
-from fedkeel.cli.display import Board, shown_time
+from fedkeel.cli.display import RunProgress, shown_time
 from fedkeel.methods import METHODS
 
 COMMANDS = ("demo", "compare", "run", "resume", "runs", "show", "methods", "explain")
@@ -52,11 +52,11 @@ def test_explain_prints_equations_and_json(fedkeel):
 def test_the_live_table_shows_progress_accuracy_and_time_left():
     row = {"round": 4, "loss": 0.5, "accuracy": 0.75, "train_loss": 0.4, "seconds": 0.1}
     for names in (["FedAvg, seed 0"], ["FedAvg, seed 0", "SCAFFOLD, seed 0"]):
-        board = Board(names, rounds=10)
-        board.begin(0, done=4)
-        board.row(row)
+        progress = RunProgress(names, rounds=10)
+        progress.begin(0, done=4)
+        progress.row(row)
         out = Console(file=io.StringIO(), width=100)
-        out.print(board._render())
+        out.print(progress._render())
         text = out.file.getvalue()
         assert "75.0 %" in text
         assert "time left" in text

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 import fedkeel as fk
 from fedkeel.cli.app import app
-from fedkeel.report.picture import as_png, as_svg, as_text, portrait
+from fedkeel.report.splits import as_png, as_svg, as_text, count_split
 
 COUNTS = np.array([[4, 0, 1], [0, 2, 2]])
 
@@ -22,30 +25,35 @@ def federation() -> fk.Federation:
 
 
 def test_counts_are_the_clients_samples_by_class() -> None:
-    picture = portrait(federation())
+    picture = count_split(federation())
     np.testing.assert_array_equal(picture.counts, COUNTS)
     facts = dict(picture.facts)
     assert facts["samples"] == "9"
-    assert facts["classes a client"] == "2 to 2, median 2"
+    assert facts["classes per client"] == "2 to 2, median 2"
 
 
 def test_drawings() -> None:
-    picture = portrait(federation())
+    picture = count_split(federation())
     assert as_svg(picture).count("<circle") == 4
     assert "0 │█ │" in as_text(picture)
     assert "1 │ ▒│" in as_text(picture)
-    image = pytest.importorskip("PIL.Image", reason="reading the PNG back needs pillow")
-    from io import BytesIO
-
-    with image.open(BytesIO(as_png(picture, cell=4))) as opened:
+    with Image.open(BytesIO(as_png(picture, cell=4))) as opened:
         assert opened.size == (8, 12)
         assert opened.getpixel((2, 2)) == (37, 99, 201)
         assert opened.getpixel((6, 2)) == (255, 255, 255)
 
 
+def test_a_png_without_pillow_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(
+        fk.DataError, match=r'writing pictures needs the package Pillow: pip install "fedkeel'
+    ):
+        as_png(count_split(federation()))
+
+
 def test_real_targets_cannot_be_drawn() -> None:
     with pytest.raises(fk.DataError, match="only classes can be drawn"):
-        portrait(fk.Federation.from_arrays([(np.zeros((2, 1)), np.array([0.5, 1.5]))]))
+        count_split(fk.Federation.from_arrays([(np.zeros((2, 1)), np.array([0.5, 1.5]))]))
 
 
 @pytest.mark.parametrize("ending", ["html", "svg", "png"])

@@ -1,4 +1,4 @@
-"""Where theory and practice part company, in sentences with this run's numbers."""
+"""Where theory and practice differ, in sentences with this run's numbers."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from fedkeel.theory import beyond_smoothness as bs
 from fedkeel.theory import fedinit as fi
 from fedkeel.theory import fedsagd as fs
 from fedkeel.theory import rethinking
-from fedkeel.theory.advice.given import Given
+from fedkeel.theory.advice.inputs import AdviceInputs
 from fedkeel.theory.advice.ranges import local_limits
 from fedkeel.theory.advice.rounds import best_steps
 
 
-def partings(g: Given) -> tuple[str, ...]:
+def caveats(g: AdviceInputs) -> tuple[str, ...]:
     """Return what a reader should know before believing either side."""
     return (*_steps(g), *_relaxation(g), *_noise(g), *_stability(g), _feddyn(g))
 
 
-def _steps(g: Given) -> list[str]:
+def _steps(g: AdviceInputs) -> list[str]:
     safe = max(one.limit for one in local_limits(g))
     found = []
     if g.eta_l > safe:
@@ -40,16 +40,18 @@ def _steps(g: Given) -> list[str]:
     return found
 
 
-def _relaxation(g: Given) -> list[str]:
+def _relaxation(g: AdviceInputs) -> list[str]:
     found = []
     usual = abs(g.beta) if g.beta else 0.1
-    if usual >= fi.BETA_LIMIT:
+    first, apart = fi.beta_limit(g.N, g.C), fi.beta_limit_divergence(g.N, g.C)
+    interpolation = fi.beta_limit_interpolation(g.N, g.C)
+    if usual >= first:
         name = "the usual β = 0.1" if usual == 0.1 else f"β = {usual:g}"
-        inside = "inside" if usual < fi.BETA_LIMIT_INTERPOLATION else "outside"
+        inside = "inside" if usual < interpolation else "outside"
         found.append(
-            f"Relaxed initialisation: {name} lies outside Theorem 1's range |β| < 0.0842 and Theorem 17's "
-            f"|β| < 0.0727 ({inside} the 0.160 of the interpolation theorems); the gains reported in "
-            "practice are not covered."
+            f"Relaxed initialisation: {name} lies outside Theorem 1's range |β| < {first:#.3g} and Theorem "
+            f"17's |β| < {apart:#.3g} ({inside} the {interpolation:#.3g} of the interpolation theorems); the "
+            "gains reported in practice are not covered."
         )
     growth = usual * g.C / g.N
     if growth > 1:
@@ -70,7 +72,7 @@ def _relaxation(g: Given) -> list[str]:
     return found
 
 
-def _noise(g: Given) -> list[str]:
+def _noise(g: AdviceInputs) -> list[str]:
     if g.sigma_l2 == 0:
         return ["Every step takes all of a client's data: σ_l² = 0, the floor of Theorem 4.7 is zero."]
     rate = bs.rate(g.here, g.steps)
@@ -86,7 +88,7 @@ def _noise(g: Given) -> list[str]:
     return []
 
 
-def _stability(g: Given) -> list[str]:
+def _stability(g: AdviceInputs) -> list[str]:
     walk = fs.fedavg(g.stability_run).value
     if not math.isfinite(walk):
         return []
@@ -96,7 +98,7 @@ def _stability(g: Given) -> list[str]:
     ]
 
 
-def _feddyn(g: Given) -> str:
+def _feddyn(g: AdviceInputs) -> str:
     limit = rethinking.alpha_threshold(g.L)
     return (
         f"FedDyn's switching rule needs κ_0 > 0, that is α > 26.9·L = {limit:.3g}; practical α (0.01 to 0.1) "

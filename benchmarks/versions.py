@@ -1,0 +1,95 @@
+"""Seconds per round of two versions of fedkeel, interleaved: `python benchmarks/versions.py OLD/src NEW/src`.
+
+Each version runs in processes of its own, in turn, on the public interface alone; the figure is the ratio of
+the medians, new over old, with the quartiles of the pairs. Below 1 the new version is faster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+WORKLOADS = {
+    "logistic": {"model": "logistic", "shape": (784,), "clients": 100, "samples": 96, "cohort": 50},
+    "mlp": {"model": "mlp", "shape": (64,), "clients": 50, "samples": 36, "cohort": 10},
+    "cnn": {"model": "cnn", "shape": (3, 32, 32), "clients": 20, "samples": 50, "cohort": 4},
+}
+ENGINES = ("serial", "stacked", "processes")
+
+
+def measure(workload: str, engine: str, rounds: int) -> list[float]:
+    """Return the seconds of each round after the first two, in this process."""
+    import torch  # noqa: PLC0415  the version to measure is on the path of this process alone
+
+    import fedkeel as fk  # noqa: PLC0415
+
+    spec = WORKLOADS[workload]
+    generator = torch.Generator().manual_seed(0)
+    count, samples = spec["clients"], spec["samples"]
+    clients = [
+        (torch.randn(samples, *spec["shape"], generator=generator), torch.arange(samples) % 10)
+        for _ in range(count)
+    ]
+    task = fk.Task(fk.models.build(spec["model"], shape=spec["shape"], classes=10, seed=0))
+    seconds: list[float] = []
+    fk.train(
+        task,
+        fk.Federation.from_arrays(clients, clients[0]),
+        fk.SCAFFOLD(),
+        rounds=rounds + 2,
+        cohort=spec["cohort"],
+        work=fk.Work(epochs=1, batch_size=12, lr=0.01),
+        engine=engine,
+        threads=None if engine == "processes" else 1,
+        eval_every=rounds + 2,
+        callback=lambda row: seconds.append(row["seconds"]),
+    )
+    return seconds[2:-1]
+
+
+def timed(source: str, workload: str, engine: str, rounds: int) -> float:
+    """Measure a version in a process of its own; return its median seconds per round."""
+    code = f"import versions, json; print(json.dumps(versions.measure({workload!r}, {engine!r}, {rounds})))"
+    paths = os.pathsep.join([source, os.path.dirname(os.path.abspath(__file__))])
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return statistics.median(json.loads(found.stdout.splitlines()[-1]))
+
+
+def main() -> None:
+    """Measure the pairs in turn and print the ratios."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("old")
+    parser.add_argument("new")
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--workloads", nargs="*", default=list(WORKLOADS))
+    parser.add_argument("--engines", nargs="*", default=list(ENGINES))
+    given = parser.parse_args()
+    for workload in given.workloads:
+        for engine in given.engines:
+            pairs = [
+                [timed(source, workload, engine, given.rounds) for source in (given.old, given.new)]
+                for _ in range(given.pairs)
+            ]
+            old, new = (statistics.median(column) for column in zip(*pairs, strict=True))
+            ratios = sorted(b / a for a, b in pairs)
+            low, high = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
+            print(
+                f"{workload:9} {engine:10} old {old * 1000:8.2f} ms  new {new * 1000:8.2f} ms per round  "
+                f"ratio {new / old:.3f} ({low:.3f} to {high:.3f})",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

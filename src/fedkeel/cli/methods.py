@@ -1,0 +1,95 @@
+"""`fedkeel methods` and `fedkeel explain`.
+
+`fedkeel methods` prints methods.json, so that it need not import PyTorch. The file is generated: `python -m
+fedkeel.cli.methods` writes it, and a test compares it with the code.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedkeel.cli import options as opt
+from fedkeel.cli.display import console, plain_table
+
+TABLE = Path(__file__).with_name("methods.json")
+_METHODS = "[bold]Examples[/]\n\nfedkeel methods\n\nfedkeel methods --json"
+_EXPLAIN = (
+    "[bold]Examples[/]\n\n"
+    'fedkeel explain scaffold\n\nfedkeel explain "relaxed(fedcm(alpha=0.2), beta=0.1)"\n\n'
+    'fedkeel explain "stages((feddyn, 0.5), fedavg)" --json'
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    app.command(epilog=_METHODS)(methods)
+    app.command(epilog=_EXPLAIN)(explain)
+
+
+def methods(as_json: opt.Json = False) -> None:
+    """List the methods: the idea, what is sent in units of the model, and the parameters."""
+    text = TABLE.read_text()
+    if as_json:
+        print(text, end="")
+        return
+    rows = [
+        (
+            one["name"],
+            f"{one['down']['vectors']}/{one['up']['vectors']}",
+            str(one["memory"]["vectors"]),
+            str(one["gradients_per_step"]),
+            one["idea"],
+        )
+        for one in json.loads(text)
+    ]
+    table = plain_table(("method", "down/up", "memory", "gradients", "idea"), rows)
+    table.columns[-1].justify = "left"
+    table.columns[-1].no_wrap = False
+    screen = console()
+    screen.print(table)
+    screen.print(
+        "\nDown/up and memory count vectors of the model's size, gradients those of a local step."
+        "\nOn any of them: relaxed(METHOD, beta=0.1), sharp(METHOD, rho=0.1), stages((METHOD, 0.5), METHOD)."
+        "\nEquations and parameters: fedkeel explain METHOD",
+        markup=False,
+    )
+
+
+def explain(
+    method: Annotated[str, typer.Argument(help='Method, as scaffold or "relaxed(fedcm, beta=0.1)".')],
+    as_json: opt.Json = False,
+) -> None:
+    """Print a method as equations, read off its code, with what it sends, keeps and costs."""
+    from fedkeel.experiments.expression import parse_method  # noqa: PLC0415
+    from fedkeel.explain import explain as explained  # noqa: PLC0415  heavy
+
+    found = explained(parse_method(method))
+    if as_json:
+        print(json.dumps(found.as_dict(), ensure_ascii=False, indent=2))
+    else:
+        console().print(str(found), markup=False, soft_wrap=True)
+
+
+def method_table() -> str:
+    """Return the table of all methods as JSON, read off their code."""
+    from fedkeel.explain import explain_method  # noqa: PLC0415  heavy
+    from fedkeel.methods import METHODS  # noqa: PLC0415
+
+    table = [
+        {"name": made.__name__, "idea": _first_line(made), **explain_method(made()).as_dict()}
+        for made in METHODS
+    ]
+    return json.dumps(table, ensure_ascii=False, indent=2) + "\n"
+
+
+def _first_line(made: Any) -> str:
+    return (made.__doc__ or "").strip().splitlines()[0]
+
+
+if __name__ == "__main__":
+    TABLE.write_text(method_table())
+    print(f"wrote {TABLE.name}")

@@ -1,0 +1,93 @@
+"""A verdict in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fedkeel.report.measures import FINAL, Measure
+from fedkeel.report.ranking import Difference, RankedMethod
+
+MOST_SEEDS = 100  # more are never asked for
+
+
+def write_sentence(
+    ranking: Sequence[RankedMethod], differences: Sequence[Difference], measure: Measure, level: float
+) -> str:
+    """Say who won, by how much, whether the seeds can tell, and who is not ranked."""
+    ranked = [one for one in ranking if one.rank is not None]
+    sentences = []
+    if ranked:
+        first = ranked[0]
+        score = f"{100 * (first.accuracy or 0.0):.1f} %"
+        if measure != FINAL:
+            score += f" ({measure.label})"
+        sentences.append(_comparison(first.method, score, differences, level))
+        if differences and any(one.unfinished for one in ranked):
+            count = differences[0].seeds
+            sentences.append(f"Compared on the {count} seed{'s' * (count != 1)} that all of them finished.")
+    sentences += [
+        f"{one.method} diverged on {one.diverged} of {one.seeds} seeds and is not ranked."
+        for one in ranking
+        if one.diverged
+    ]
+    lost = [one.method for one in ranking if one.rank is None and not one.diverged]
+    if lost:
+        sentences.append(f"{_and(lost)} did not finish.")
+    if not ranked:
+        sentences.insert(0, "No method finished on every seed, so there is nothing to compare.")
+    return " ".join(sentences)
+
+
+def _comparison(winner: str, score: str, differences: Sequence[Difference], level: float) -> str:
+    if not differences:
+        return f"{winner} reached {score}; there is no other method to compare it with."
+    if differences[0].low is None:
+        gaps = _and([f"{_points(d.mean)} above {d.other}" for d in differences])
+        if differences[0].seeds == 0:
+            return f"{winner} came first with {score}, {gaps}; no seed was finished by all of them."
+        return (
+            f"{winner} came first with {score}, {gaps}; with one seed no interval can be given, "
+            "so this may be chance: take --seeds 3 or more."
+        )
+    clear = [d for d in differences if d.resolved]
+    unclear = [d for d in differences if not d.resolved]
+    together = " The intervals hold for all pairs together." if len(differences) > 1 else ""
+    if not unclear:
+        return f"{winner} won with {score}: {_and([_gap(d, level) for d in clear])}.{together}"
+    against = _and([f"{d.other} ({_points(d.mean)}, {_interval(d, level)})" for d in unclear])
+    text = f"No difference resolved between {winner}, first with {score}, and {against}"
+    if clear:
+        text += f"; {winner} is {_and([_gap(d, level) for d in clear])}"
+    return f"{text}.{together} {_needed(winner, unclear)}"
+
+
+def _needed(winner: str, unclear: Sequence[Difference]) -> str:
+    """Say how many seeds would resolve what is not, largest gap first."""
+    counts = [
+        f"{'more than ' + str(MOST_SEEDS) if d.seeds_needed is None else 'about ' + str(d.seeds_needed)} "
+        f"for {d.other}"
+        for d in sorted(unclear, key=lambda d: d.seeds_needed or MOST_SEEDS + 1)
+    ]
+    return f"Seeds to tell {winner} from them, if gaps and spreads stay as they are: {_and(counts)}."
+
+
+def _gap(d: Difference, level: float) -> str:
+    return f"{_points(d.mean)} above {d.other} ({_interval(d, level)})"
+
+
+def _interval(d: Difference, level: float) -> str:
+    low, high = (_bound(100 * (end or 0.0)) for end in (d.low, d.high))
+    return f"{100 * level:g} % interval {low} to {high}, {d.seeds} seeds"
+
+
+def _bound(points: float) -> str:
+    """Return an end of an interval, finer near zero, where its sign decides."""
+    return f"{points:.{1 if abs(points) >= 0.1 else 2}f}".replace("-", "−")
+
+
+def _points(gap: float) -> str:
+    return f"{100 * gap:.1f} points"
+
+
+def _and(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

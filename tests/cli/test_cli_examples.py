@@ -1,0 +1,77 @@
+"""The examples in every command's help: each parses, and the quick ones run as they stand."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from fedkeel.cli import app
+from fedkeel.experiments.experiment import Experiment
+
+SETTINGS = ("data.clients=10", "cohort=2", "work.epochs=1", "engine=serial")
+SMALL = [*(word for setting in SETTINGS for word in ("--set", setting)), "--rounds", "1"]
+AS_THEY_STAND = ("methods", "explain", "bounds", "runs", "split")
+MADE_SMALL = {"run": SMALL, "compare": [*SMALL, "--seeds", "1"]}  # of an option given twice the last counts
+ABSENT = ("cifar10", "advice.json", "/data/")  # what an example has and a test has not
+
+
+def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield every command that does something, with its path on the line."""
+    context = typer.Context(group, info_name="fedkeel")
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if hasattr(command, "list_commands"):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+COMMANDS = dict(commands(typer.main.get_command(app)))
+
+
+def examples(command: Any) -> list[str]:
+    return [line for line in (command.epilog or "").splitlines() if line.startswith("fedkeel ")]
+
+
+def arguments(line: str) -> list[str]:
+    """Return what the shell would hand to fedkeel: no pipe, no file for the output, no remark in brackets."""
+    words = shlex.split(re.sub(r"\s{2,}\(.*\)$", "", line))
+    ends = [words.index(sign) for sign in (">", "|") if sign in words]
+    return words[1 : min(ends, default=None)]
+
+
+EVERY = [(path, line) for path, command in COMMANDS.items() for line in examples(command)]
+QUICK = [
+    (path, line)
+    for path, line in EVERY
+    if path[0] in (*AS_THEY_STAND, *MADE_SMALL) and not any(name in line for name in ABSENT)
+]
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_command_has_examples_of_itself(path: tuple[str, ...], fedkeel: Any) -> None:
+    shown = examples(COMMANDS[path])
+    assert shown
+    text = " ".join(fedkeel(*path, "--help").stdout.split())
+    for line in shown:
+        assert arguments(line)[: len(path)] == list(path)
+        assert " ".join(line.split()) in text
+
+
+@pytest.mark.parametrize(("path", "line"), EVERY, ids=[line for _, line in EVERY])
+def test_every_example_parses(path: tuple[str, ...], line: str) -> None:
+    context = COMMANDS[path].make_context(" ".join(path), arguments(line)[len(path) :])
+    assert not context.args
+
+
+@pytest.mark.parametrize(("path", "line"), QUICK, ids=[line for _, line in QUICK])
+def test_quick_examples_run(path: tuple[str, ...], line: str, fedkeel: Any) -> None:
+    Path("experiment.toml").write_text(Experiment().to_toml())
+    Path("runs").mkdir()
+    assert fedkeel(*arguments(line), *MADE_SMALL.get(path[0], ())).stdout

@@ -1,0 +1,130 @@
+"""The options of the commands are made from the experiment's fields, in one place."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedkeel.cli.app import load_command
+from fedkeel.cli.options import experiment_options, read_experiment, takes_experiment
+from fedkeel.experiments.experiment import Experiment
+from fedkeel.work import Drop
+
+COMMANDS = {
+    ("run",): set(),
+    ("compare",): {"method", "seed"},  # methods are arguments, and seeds are counted
+    ("sweep",): {"seed"},
+    ("tune",): set(),
+    ("advise",): set(),
+    ("study", "stability"): {"method"},
+    ("study", "interaction"): {"method"},
+    ("study", "constants"): {"rounds"},  # the pilot's are --pilot-rounds
+}
+PLANTED = """
+import sys
+from pydantic import Field
+from typer.testing import CliRunner
+import fedkeel.options as options
+
+class RunOptions(options.RunOptions):
+    patience: options.Count = Field(3, description="A planted setting.")
+
+options.RunOptions = RunOptions
+from fedkeel.cli import app
+
+def call(line):
+    result = CliRunner().invoke(app, line.split())
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+for command in sys.argv[1:]:
+    assert "--patience" in call(f"{command} --help"), command
+call("run e.toml --out from-file")
+call("run e.toml --patience 5 --out from-option")
+"""
+TINY = "method = 'FedAvg'\nrounds = 1\ncohort = 2\n%s\n[data]\nclients = 4\n[work]\nsteps = 1\n"
+
+
+def options_of(words: tuple[str, ...]) -> dict[str, str | None]:
+    command = load_command(words[0])
+    for word in words[1:]:
+        command = command.commands[word]
+    return {flag.removeprefix("--"): option.help for option in command.params for flag in option.opts}
+
+
+def given(**values: object) -> Experiment:
+    options = {option.parameter: option for option in experiment_options()}
+    return read_experiment(None, None, [(options[name], value) for name, value in values.items()])
+
+
+@pytest.mark.parametrize(("words", "left_out"), COMMANDS.items(), ids=map(" ".join, COMMANDS))
+def test_every_command_has_the_same_options_of_an_experiment(words, left_out):
+    names = {option.name for option in experiment_options()}
+    assert names - options_of(words).keys() == left_out
+    assert {"set", "json", "out"} <= options_of(words).keys()
+
+
+def test_the_method_is_described_alike_everywhere():
+    told = {options_of(words)["method"] for words, left_out in COMMANDS.items() if "method" not in left_out}
+    assert told == {'Method, as scaffold or "relaxed(fedcm, beta=0.1)".'}
+
+
+def test_every_key_but_tables_is_an_option_with_a_help_text_and_a_name_of_its_own():
+    table = Experiment().table()
+    parts = [key for key, value in table.items() if isinstance(value, dict)]
+    plain = {key for key in table if key not in parts}
+    nested = {f"{part}.{key}" for part in parts for key in table[part]}
+    options = experiment_options()
+    assert plain | nested <= {option.key for option in options}
+    assert len({option.name for option in options}) == len(options)
+    for option in options:
+        assert option.annotation.__metadata__[0].help, option.key
+
+
+def test_options_keep_their_names():
+    for name in (
+        *("method", "data", "split", "clients", "model", "epochs", "steps", "batch-size", "lr"),
+        *("weight-decay", "rounds", "cohort", "seed", "engine", "eval-every", "target", "probe", "set"),
+    ):
+        assert name in options_of(("run",))
+
+
+def test_values_become_settings_of_their_type():
+    made = given(
+        clients="all",
+        batch_size="all",
+        cohort="0.5",
+        schedule="Drop(at=5)",
+        probe=["divergence", "diversity(every=5)"],
+        data="name with 'quotes' and \\",
+        weighting="samples",
+        threads=2,
+        clip=1e-5,
+    )
+    assert (made.data.clients, made.work.batch_size, made.cohort) == (None, None, 0.5)
+    assert made.work.schedule == Drop(at=5)
+    assert made.probes == ["divergence", "diversity(every=5)"]
+    assert made.data.name == "name with 'quotes' and \\"
+    assert (made.weighting, made.threads, made.work.clip) == ("samples", 2, 1e-5)
+    assert given(steps=3).work.epochs is None
+
+
+def test_an_option_that_is_declared_twice_is_a_mistake_of_ours():
+    def command(experiment: Experiment, lr: float = 0.1) -> None:
+        """Do nothing."""
+
+    with pytest.raises(AssertionError, match="an option is declared twice"):
+        takes_experiment()(command)
+    takes_experiment(leave_out=("lr",))(command)
+
+
+def test_a_setting_that_is_added_to_the_run_options_is_a_key_and_an_option_everywhere(tmp_path):
+    (tmp_path / "e.toml").write_text(TINY % "patience = 7")
+    words = [" ".join(command) for command in COMMANDS]
+    subprocess.run([sys.executable, "-c", PLANTED, *words], cwd=tmp_path, check=True)
+    for directory, patience in (("from-file", 7), ("from-option", 5)):
+        assert f"patience = {patience}\n" in Path(tmp_path, directory, "experiment.toml").read_text()
+        assert f'"patience": {patience}' in Path(tmp_path, directory, "manifest.json").read_text()

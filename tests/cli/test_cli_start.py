@@ -1,0 +1,95 @@
+"""The command line starts quickly: commands are imported when they are called, PyTorch when one trains."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+
+import pytest
+from children import interruptible
+
+from fedkeel.cli.app import COMMANDS, load_command
+from fedkeel.cli.methods import TABLE, method_table
+
+HEAVY = ("torch", "scipy", "sklearn", "pandas", "optuna")
+CALL = f"""
+import sys
+from fedkeel.__main__ import main
+try:
+    main()
+finally:
+    print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr)
+"""
+INTERRUPT = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nfor _ in range(1000): pass\n"
+
+
+def imported(*args: str) -> list[str]:
+    """Run a command in a process of its own and return which heavy modules it imported."""
+    done = subprocess.run([sys.executable, "-c", CALL, *args], capture_output=True, text=True, check=True)
+    assert done.stdout
+    return ast.literal_eval(done.stderr.splitlines()[-1])
+
+
+@pytest.mark.parametrize("line", ["--help", "--version", "methods", "methods --json", "run --help"])
+def test_what_trains_nothing_imports_nothing_heavy(line):
+    assert imported(*line.split()) == []
+
+
+def test_no_command_imports_anything_heavy_before_it_runs():
+    code = (
+        "import sys\nfrom fedkeel.cli.app import COMMANDS, load_command\n"
+        "for name in COMMANDS: load_command(name)\n"
+        f"assert not set({HEAVY}) & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_runs_are_listed_and_shown_without_torch(tiny, fedkeel):
+    tiny("--out", "runs/a", "--method", "fedprox(mu=0.1)")
+    fedkeel(
+        "compare",
+        "fedavg",
+        "fedprox(mu=0.1)",
+        "--seeds",
+        "1",
+        "--file",
+        "runs/a/experiment.toml",
+        "--out",
+        "c",
+    )
+    for args in (["runs"], ["runs", "--json"], ["show", "runs/a"], ["show", "runs/a", "--json"]):
+        assert imported(*args) == []
+    for args in (["show", "c"], ["show", "c", "--json"]):
+        assert "torch" not in imported(*args)
+
+
+def test_the_list_of_commands_says_what_each_command_says_of_itself():
+    for name, (_, summary) in COMMANDS.items():
+        assert summary == load_command(name).help.splitlines()[0]
+
+
+def test_the_table_of_methods_is_what_the_code_gives():
+    assert TABLE.read_text() == method_table(), "run `python -m fedkeel.cli.methods` and commit methods.json"
+
+
+def test_a_mistyped_command_gets_a_suggestion(fedkeel):
+    result = fedkeel("metods", code=2)
+    assert "No such command 'metods'" in result.stderr
+    assert "methods" in result.stderr
+
+
+@pytest.mark.parametrize("module", ["typer", "torch"])
+def test_ctrl_c_while_modules_are_imported_prints_no_traceback(tmp_path, module):
+    (tmp_path / f"{module}.py").write_text(INTERRUPT)
+    path = os.pathsep.join([str(tmp_path), *sys.path[1:]])
+    done = subprocess.run(
+        [sys.executable, "-m", "fedkeel", "explain", "scaffold"],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=interruptible,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
