@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -18,13 +19,14 @@ from fedkeel.engines.pool.jobs import Job
 from fedkeel.engines.pool.sharing import Known, SharedFile, Spans
 
 _ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_hiding = threading.Lock()
 
 
 def start_fork_server() -> None:
     """Start this process's fork server where none runs; it imports torch while this process goes on."""
     resource_tracker.ensure_running()  # now, for it would let interrupts through
     forkserver.set_forkserver_preload([worker.__name__, "concurrent.futures.process"])
-    before = dict(os.environ)
+    before = {name: os.environ.pop(name) for name in _ONE_THREAD if name in os.environ}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # Ctrl-C is for the main process alone
     try:
         os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))  # what forks must have no other threads
@@ -39,11 +41,12 @@ def start_fork_server() -> None:
 @contextmanager
 def script_hidden() -> Iterator[None]:
     """Hide this process's script from processes that start in the block: they would import it."""
-    main, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
+    with _hiding:
+        main, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = main
 
 
 class PoolWorker:

@@ -98,15 +98,11 @@ def round_jobs(
     settings: RunSettings, request: RoundRequest, memories: Sequence[ClientMemory], workers: int
 ) -> list[Job]:
     """Cut a round into whole chunks, and single clients for the last chunk of each worker."""
+    offsets, drawn = settings.federation.offsets, torch.as_tensor(request.clients)
+    sizes = (offsets[drawn + 1] - offsets[drawn]).tolist()
     singles = [
-        ClientJob(
-            order,
-            f"round {request.round}, client {client}",
-            len(settings.federation.rows(client)),
-            client,
-            memory,
-        )
-        for order, (client, memory) in enumerate(zip(request.clients, memories, strict=True))
+        ClientJob(order, f"round {request.round}, client {client}", size, client, memory)
+        for order, (client, size, memory) in enumerate(zip(request.clients, sizes, memories, strict=True))
     ]
     whole = chunks(len(singles))[:-workers]
     parts = [singles[part.start : part.stop] for part in whole]

@@ -29,6 +29,7 @@ Known = dict[type, int]  # classes of a script that the other side has, and thei
 
 received: Known = {}  # by this process, where it is a worker
 _classes: dict[int, type] = {}
+_importable: set[type] = set()  # found to go by name
 
 
 class SharedFile:
@@ -47,7 +48,7 @@ class SharedFile:
         Pickler(file, known, define, tensors.append).dump(value)
         spans, end = [], 0
         for content in (*(tensor.raw() for tensor in tensors), file.getbuffer()):
-            start = end + np.frombuffer(content, np.uint8).ctypes.data % ALIGNED
+            start = end + np.frombuffer(content, np.uint8).__array_interface__["data"][0] % ALIGNED
             end = start + len(content)
             spans.append((start, end))
             while start < end:  # the system takes at most 2 GiB at once
@@ -85,16 +86,21 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
     def reducer_override(self, value: Any) -> Any:
         """Return how a value is pickled that has a way of its own."""
-        if type(value) is Tensor and value.numel() and value.device.type == "cpu" and not value.requires_grad:
-            end = 1 + sum((n - 1) * step for n, step in zip(value.shape, value.stride(), strict=True))
-            raw = value.as_strided((end,), (1,)).view(torch.uint8).numpy()
-            return _tensor, (pickle.PickleBuffer(raw.data), value.dtype, value.shape, value.stride())
+        if type(value) is Tensor and value.device.type == "cpu" and not value.requires_grad:
+            return _tensor, (_raw(value), value.dtype, tuple(value.shape), value.stride())
         if isinstance(value, BaseException):
             return _exception, (type(value), value.args, value.__dict__)
-        if isinstance(value, type) and value in self._known and not self._define:
+        return self._class(value) if isinstance(value, type) else super().reducer_override(value)
+
+    def _class(self, value: type) -> Any:
+        if value in _importable:
+            return NotImplemented
+        if value in self._known and not self._define:
             return _numbered, (self._known[value],)
         reduced = super().reducer_override(value)
-        if isinstance(value, type) and reduced is not NotImplemented and self._define:
+        if reduced is NotImplemented:
+            _importable.add(value)
+        elif self._define:
             number = self._known.setdefault(value, len(_classes))
             _classes[number] = value
             return _defined, (number, *reduced[:2]), *reduced[2:]
@@ -108,7 +114,17 @@ def dumps(value: Any, known: Known) -> bytes:
     return file.getvalue()
 
 
+def _raw(tensor: Tensor) -> pickle.PickleBuffer | None:
+    """Return a tensor's memory from its first entry to its last."""
+    if tensor.numel() == 0:
+        return None
+    end = 1 + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return pickle.PickleBuffer(tensor.as_strided((end,), (1,)).view(torch.uint8).numpy().data)
+
+
 def _tensor(raw: Any, dtype: torch.dtype, shape: tuple[int, ...], stride: tuple[int, ...]) -> Tensor:
+    if raw is None:
+        return torch.empty(shape, dtype=dtype)
     return torch.frombuffer(raw, dtype=dtype).as_strided(shape, stride)
 
 
