@@ -1,4 +1,4 @@
-"""Makes the pictures of docs/diagnostics.md from real runs: python docs/diagnostics_pictures.py (about two minutes)."""
+"""Makes the pictures of docs/diagnostics.md from real runs: python docs/diagnostics_pictures.py (about four minutes)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 import fedkeel as fk
 from fedkeel.probes import Cosine, Divergence, Diversity, Drift
 from fedkeel.report.charts import Drawing, line_chart
-from fedkeel.studies.interaction import study
+from fedkeel.settings import RunSettings
+from fedkeel.studies.interaction import FeatureSettings, study
 from fedkeel.studies.stability import stability
 
 PICTURES = Path(__file__).parent / "pictures"
@@ -44,7 +45,7 @@ def figure_1() -> dict[str, Any]:
             work=work,
             engine="serial",
             threads=1,
-            probes=[Diversity(), Cosine(), Divergence(), Drift()],
+            probes=[Diversity(), Cosine(each_round=True), Divergence(), Drift()],
             eval_every=5,
         )
         runs[type(method).__name__] = result.history
@@ -56,6 +57,9 @@ def figure_1() -> dict[str, Any]:
         }
         write(column.replace("/", "-"), line_chart(title, series, log=column != "cosine/previous"))
         found[column] = {name: (mean(points[:9]), mean(points[9:])) for name, points in series.items()}
+    last = {name: list(enumerate(rows[-1]["cosine/last_round_with"], start=1)) for name, rows in runs.items()}
+    write("cosine-last", line_chart("cosine of the last round's move with that of each round", last))
+    found["last round with"] = {name: (mean(points[:9]), mean(points[9:])) for name, points in last.items()}
     return found
 
 
@@ -83,12 +87,30 @@ def figure_2() -> dict[str, Any]:
     found = {}
     for name, (method, lr) in {**cases, **{f"{n}, lr 0.001": (m, 0.001) for n, m in undrawn.items()}}.items():
         work = fk.Work(steps=10, batch_size=50, lr=lr)
-        found[name] = stability(task, federation, method, rounds=60, cohort=5, work=work, pairs=5)
+        settings = RunSettings(
+            task=task, federation=federation, algorithm=method, rounds=60, cohort=5, work=work
+        )
+        found[name] = stability(settings, pairs=5)
     write(
         "stability",
         line_chart("‖x − x'‖, one client replaced", {n: list(enumerate(found[n].mean)) for n in cases}),
     )
-    return {name: (one.mean[-1], one.largest[-1], one.local[-1], one.gap) for name, one in found.items()}
+    walks = {name: list(enumerate(found[name].local[-2].distances)) for name in cases}
+    write("local", line_chart("largest distance between two walks in round 50, by step", walks))
+    first = next(iter(found.values()))
+    return {
+        "replaced": [one._asdict() for one in first.clients],
+        "chosen among": (first.eligible, first.drawn_by, first.drawn_at_least),
+        **{
+            name: {
+                "mean, largest": (one.mean[-1], one.largest[-1]),
+                "losses": one.losses[-1]._asdict(),
+                "local": {local.round: local.distances[-1] for local in one.local},
+                "gap": one.gap,
+            }
+            for name, one in found.items()
+        },
+    }
 
 
 def features() -> dict[str, Any]:
@@ -98,18 +120,11 @@ def features() -> dict[str, Any]:
         federation = fk.data.load("digits").split(splitter, clients=10, seed=0)
         task = fk.Task(fk.models.build("mlp", shape=(64,), classes=10, seed=0))
         work = fk.Work(epochs=5, batch_size=20, lr=0.1)
-        seen = study(
-            task,
-            federation,
-            fk.FedAvg(),
-            rounds=20,
-            cohort=10,
-            work=work,
-            every=4,
-            points=300,
-            gamma_corr=0.9,
+        settings = RunSettings(
+            task=task, federation=federation, algorithm=fk.FedAvg(), rounds=20, cohort=10, work=work
         )
-        found[name] = [(moment.round, moment.features) for moment in seen]
+        seen = study(settings, features=FeatureSettings(every=4, points=300, gamma_corr=0.9))
+        found[name] = [(snapshot.round, snapshot.features) for snapshot in seen]
     write("features", line_chart("features of 12 models, γ_corr = 0.9", found))
     return found
 

@@ -34,7 +34,7 @@ def test_pictures_exist_and_commands_parse() -> None:
     for line in re.findall(r"^fedkeel .*$", PAGE, re.MULTILINE):
         words = shlex.split(line, comments=True)
         for flag, read in (("--probe", parse_probe), ("--method", parse_method)):
-            for place, word in enumerate(words):
+            for index, word in enumerate(words):
                 if word == flag:
-                    read(words[place + 1])
+                    read(words[index + 1])
     assert fk.SwitchingRule(zeta=0.06, warm_up=10) is not None

@@ -13,7 +13,7 @@ from problems import settings_of
 import fedkeel as fk
 from fedkeel.running.session import Session
 from fedkeel.settings import RunSettings
-from fedkeel.studies.interaction import FeatureSettings, FeatureSnapshot, interaction, study
+from fedkeel.studies.interaction import FeatureSettings, FeatureSnapshot, interaction, read_interaction, study
 
 
 def by_hand(
@@ -133,6 +133,24 @@ def test_the_study_of_a_run() -> None:
         counts = [count for _, count in snapshot.sweep]
         assert counts == sorted(counts)  # a stricter correlation leaves more features apart
         assert dict(snapshot.sweep)[0.5] == snapshot.features
+
+
+@pytest.mark.slow
+def test_the_tensor_of_every_snapshot_is_in_the_directory(tmp_path: Path) -> None:
+    """How entries are read decides which points contain a feature, and no number of a snapshot."""
+    plain, signed = (
+        snapshots(directory=tmp_path / entries, entries=entries) for entries in ("absolute", "signed")
+    )
+    assert plain == signed
+    for snapshot in plain:
+        tensor, other = (read_interaction(tmp_path / name, snapshot.round) for name in ("absolute", "signed"))
+        assert tensor.omega.shape == (7, 200, snapshot.features)  # five clients, the models before and after
+        assert tensor.histogram == snapshot.histogram
+        assert tensor.shared(0, 6) == snapshot.current_next
+        np.testing.assert_array_equal(tensor.clusters, other.clusters)
+        assert not np.array_equal(tensor.omega, other.omega)
+    with pytest.raises(fk.StorageError, match="holds no tensor of round 3: it has 2, 4"):
+        read_interaction(tmp_path / "absolute", 3)
 
 
 @pytest.mark.slow

@@ -6,7 +6,8 @@
 `interaction` makes the tensor of any models' features.
 """
 
-from fedkeel.studies.interaction.study import GAMMAS, FeatureSettings, FeatureSnapshot, features_of, study
+from fedkeel.studies.interaction.settings import GAMMAS, FeatureSettings
+from fedkeel.studies.interaction.study import FeatureSnapshot, features_of, read_interaction, study
 from fedkeel.studies.interaction.tensor import Interaction, interaction
 
 __all__ = [
@@ -16,5 +17,6 @@ __all__ = [
     "Interaction",
     "features_of",
     "interaction",
+    "read_interaction",
     "study",
 ]

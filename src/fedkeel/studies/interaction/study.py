@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -15,9 +15,8 @@ import torch
 from torch.func import functional_call
 
 from fedkeel.data.federation import Batch
-from fedkeel.errors import ConfigError, Stopped
+from fedkeel.errors import Stopped, StorageError
 from fedkeel.files import storage_errors
-from fedkeel.frozen import Count, Number, frozen
 from fedkeel.options import SERIAL, Execution
 from fedkeel.oracle import Oracle
 from fedkeel.probes import Divergence
@@ -30,19 +29,12 @@ from fedkeel.running.run_directory import RunDirectory, read_manifest
 from fedkeel.running.session import Session, open_session
 from fedkeel.running.train import take_up
 from fedkeel.settings import RunSettings
-from fedkeel.studies.artifacts import open_directory, read_or_make, read_part
-from fedkeel.studies.interaction.tensor import (
-    Array,
-    Entries,
-    Interaction,
-    check_components,
-    check_correlation,
-    interaction,
-)
+from fedkeel.studies.artifacts import open_directory, read_or_make, read_part, read_tensors, write_tensors
+from fedkeel.studies.interaction.settings import FeatureSettings
+from fedkeel.studies.interaction.tensor import Array, Interaction, check_components
 from fedkeel.task import watched
 from fedkeel.vector import Vector
 
-GAMMAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 _RUN = "run"
 
 
@@ -52,7 +44,8 @@ class FeatureSnapshot(NamedTuple):
     `local_current`: features that a local model shares with the current global one, mean over the cohort.
     `current_next`: shared by the current and the next global model; `current_mean`: by the current one and
     the mean of the end models, the next global model before the server's own step. `sweep` gives pairs
-    (γ_corr, clusters).
+    (γ_corr, clusters). None of these depends on how `entries` are read: that decides which points contain a
+    feature, and stands in Ω, which `read_interaction` reads from the study's directory.
     """
 
     round: int
@@ -69,44 +62,6 @@ class FeatureSnapshot(NamedTuple):
         return cls(**{**table, "sweep": [(gamma, count) for gamma, count in table["sweep"]]})
 
 
-@frozen
-class FeatureSettings:
-    """When snapshots are taken, on how many test points, and the arguments of `interaction`.
-
-    `gammas` are further values of γ_corr, for which the clusters are counted.
-    """
-
-    every: Count = 10
-    points: Count = 500
-    components: Count = 20
-    gamma_corr: Number = 0.5
-    centre: bool = False
-    gammas: tuple[Number, ...] = GAMMAS
-    entries: Entries = "absolute"
-
-    def __post_init__(self) -> None:
-        for gamma in (self.gamma_corr, *self.gammas):
-            check_correlation(gamma)
-
-    def rounds(self, rounds: int) -> range:
-        """Return after which of a run's rounds a snapshot is taken."""
-        if self.every > rounds:
-            raise ConfigError(
-                f"interaction: every = {self.every}, but the run has {rounds} rounds: give 1 to {rounds}"
-            )
-        return range(self.every, rounds + 1, self.every)
-
-    def tensor(self, features: Sequence[Array], gamma_corr: float) -> Interaction:
-        """Return the interaction tensor of models' features at a given γ_corr."""
-        return interaction(
-            features,
-            components=self.components,
-            gamma_corr=gamma_corr,
-            centre=self.centre,
-            entries=self.entries,
-        )
-
-
 def study(
     settings: RunSettings,
     execution: Execution = SERIAL,
@@ -118,8 +73,9 @@ def study(
     """Train, and after every so many rounds compare the global model, the cohort's models and the next one.
 
     M = N + 2 models on test points, as the paper has it; the mean of the end models is compared beside them
-    as model M + 1, so it changes no other number. With `directory`, the run and every snapshot are written
-    there, and the same call continues where it was, to the bit. `progress` is called with each new row.
+    as model M + 1, so it changes no other number. With `directory`, the run, every snapshot and its tensor Ω
+    are written there, and the same call continues where it was, to the bit. `progress` is called with each
+    new row.
     """
     features = features or FeatureSettings()
     due = features.rounds(settings.rounds)
@@ -176,9 +132,31 @@ def _continue(
 
 def _snapshot(comparison: _FeatureComparison, current: Vector, recorder: Recorder | None) -> FeatureSnapshot:
     """Return the snapshot after the present round: the one in the directory, else a new one."""
-    round = comparison.session.state.round
-    part = None if recorder is None else _part(recorder.directory.path.parent, round)
-    return FeatureSnapshot.of(read_or_make(part, lambda: comparison.snapshot(current)._asdict()))
+    if recorder is None:
+        return comparison.snapshot(current)[0]
+    path, round = recorder.directory.path.parent, comparison.session.state.round
+
+    def make() -> dict[str, Any]:
+        snapshot, tensor = comparison.snapshot(current)
+        parts = {"omega": torch.from_numpy(tensor.omega), "clusters": torch.from_numpy(tensor.clusters)}
+        write_tensors(_tensor_file(path, round), parts)
+        return snapshot._asdict()
+
+    return FeatureSnapshot.of(read_or_make(_part(path, round), make))
+
+
+def read_interaction(directory: str | Path, round: int) -> Interaction:
+    """Return the tensor Ω of the snapshot that a study's directory holds of a round."""
+    found = read_tensors(_tensor_file(Path(directory), round))
+    if found is None:
+        rounds = [
+            str(int(part.stem.removeprefix("round-")))
+            for part in sorted(Path(directory).glob("round-*.json"))
+        ]
+        raise StorageError(
+            f"{directory} holds no tensor of round {round}: it has {', '.join(rounds) or 'no snapshot'}"
+        )
+    return Interaction(found["omega"].numpy(), found["clusters"].numpy())
 
 
 @contextmanager
@@ -210,6 +188,10 @@ def _part(path: Path, round: int) -> Path:
     return path / f"round-{round:08d}.json"
 
 
+def _tensor_file(path: Path, round: int) -> Path:
+    return path / f"round-{round:08d}.tensors"
+
+
 class _FeatureComparison:
     """Compares the models of a session on test points; refuses before the run what would fail after it."""
 
@@ -220,7 +202,7 @@ class _FeatureComparison:
         self.data: Batch = federation.prepare(x[: features.points]), y[: features.points]
         check_components(self._features(state.x0), features.components)
 
-    def snapshot(self, current: Vector) -> FeatureSnapshot:
+    def snapshot(self, current: Vector) -> tuple[FeatureSnapshot, Interaction]:
         """Compare the models of the round just played, `current` the global one before it."""
         session, features = self.session, self.features
         ends = [_end(session, client) for client in session.history[-1]["cohort"]]
@@ -229,7 +211,7 @@ class _FeatureComparison:
         found = features.tensor(paper, features.gamma_corr)
         with_mean = features.tensor([*paper, mean], features.gamma_corr)
         last = len(paper) - 1
-        return FeatureSnapshot(
+        snapshot = FeatureSnapshot(
             session.state.round,
             found.features,
             found.histogram,
@@ -238,6 +220,7 @@ class _FeatureComparison:
             with_mean.shared(0, last + 1),
             [(gamma, features.tensor(paper, gamma).features) for gamma in features.gammas],
         )
+        return snapshot, found
 
     def _features(self, vector: Vector) -> Array:
         return features_of(self.session.context.oracle, vector, self.session.state.buffers, self.data)

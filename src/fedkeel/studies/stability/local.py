@@ -57,9 +57,9 @@ def local_distances(session: Session) -> LocalDistances:
     distances: list[float] = []
     with threads(context.engine.threads):
         for first in range(0, steps + 1, block):
-            kept = range(first, min(first + block, steps + 1))
+            wanted = range(first, min(first + block, steps + 1))
             walks = [
-                _points(session, request, client, memory, kept)
+                _points(session, request, client, memory, wanted)
                 for client, memory in zip(request.clients, memories, strict=True)
             ]
             distances += [_largest(torch.stack(points)) for points in zip(*walks, strict=True)]
@@ -67,7 +67,7 @@ def local_distances(session: Session) -> LocalDistances:
 
 
 def _points(
-    session: Session, request: RoundRequest, client: int, memory: ClientMemory, kept: range
+    session: Session, request: RoundRequest, client: int, memory: ClientMemory, wanted: range
 ) -> list[Vector]:
     """Return the points y_k of a client's walk for the steps k that are asked for."""
     points: list[Vector] = []
@@ -75,7 +75,7 @@ def _points(
 
     def trace(y: Vector) -> None:
         nonlocal step
-        if step in kept:
+        if step in wanted:
             points.append(y.clone())
         step += 1
 
@@ -83,7 +83,7 @@ def _points(
     plan = request.algorithm.plan(request.down, memory.method)
     walked = walk_client(context.settings, context.oracle, request, client, plan, trace=trace)
     end = walked.walk.end.clone()
-    return points + [end] * (len(kept) - len(points))
+    return points + [end] * (len(wanted) - len(points))
 
 
 def _largest(points: Tensor) -> float:
