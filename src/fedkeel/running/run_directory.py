@@ -64,7 +64,7 @@ class RunDirectory:
         return read_manifest(self.path)
 
     def append(self, row: Mapping[str, Any], spent: Mapping[str, float]) -> None:
-        """Add a round's row; timings, and the seconds spent on watching it, go to a file of their own."""
+        """Add a round's row; timings, and the seconds of evaluation and probes, go to a file of their own."""
         timing = {"round": row["round"], **{name: row[name] for name in TIMINGS}, **spent}
         lasting = {name: value for name, value in row.items() if name not in TIMINGS}
         with storage_errors(self.path):
