@@ -18,7 +18,7 @@ from selecting import slow
 GOLDEN = Path(__file__).parent / "golden"
 EXACT = os.environ.get("FEDKEEL_GOLDEN") == "exact"
 
-TWICE = ("methods-float32", "settings-float32")  # the same cases in the other precision
+LONG = ("methods-float64", "methods-float32", "settings-float32")  # not in `make check`
 
 
 def differences(found: Any, golden: Any, tolerance: float, path: str = "") -> list[str]:
@@ -40,7 +40,7 @@ def differences(found: Any, golden: Any, tolerance: float, path: str = "") -> li
 
 
 @pytest.mark.filterwarnings("ignore:relaxed")
-@pytest.mark.parametrize("name", [*slow(*TWICE), *(name for name in FILES if name not in TWICE)])
+@pytest.mark.parametrize("name", [*slow(*LONG), *(name for name in FILES if name not in LONG)])
 def test_the_golden_trace_holds(name: str) -> None:
     golden = json.loads((GOLDEN / f"{name}.json").read_text())
     found = json.loads(json.dumps(FILES[name]()))
