@@ -82,6 +82,20 @@ class Stillborn:
         return die, ()
 
 
+class Unreadable:
+    """Comes apart when a worker reads it."""
+
+    def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        return x
+
+    def __reduce__(self) -> tuple[object, tuple[()]]:
+        return refuse, ()
+
+
+def refuse() -> None:
+    raise LookupError("unreadable")
+
+
 class Peculiar(Exception):
     def __init__(self, *, tensor: Tensor) -> None:
         super().__init__("of its own")
@@ -299,6 +313,12 @@ class Patient:
 
     def __call__(self, output: Tensor, target: Tensor) -> Tensor:
         return refuse_large(output, target) if output.requires_grad else cross_entropy(output, target)
+
+
+def test_what_a_worker_cannot_read_is_told_as_it_is():
+    with pytest.raises(LookupError, match="unreadable") as caught:
+        play("processes", fk.FedAvg(), augment=Unreadable())
+    assert "In a worker process" in "".join(caught.value.__notes__)
 
 
 def test_an_exception_with_a_constructor_of_its_own_comes_back():
