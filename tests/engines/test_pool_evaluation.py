@@ -138,6 +138,13 @@ def test_without_a_test_set_all_clients_data_is_evaluated_as_by_serial(held_out)
     assert evaluated_by(federation, federation.everything) != os.getpid()
 
 
+def test_beside_a_test_set_workers_evaluate_all_clients_data_where_that_takes_no_copy():
+    federation = fk.Federation.from_arrays(clients(900, FEATURES), draw(1000, FEATURES))
+    assert evaluated_by(federation, federation.everything) != os.getpid()
+    part = federation.hold_out(1)
+    assert evaluated_by(part, part.everything) == os.getpid()
+
+
 def test_probes_find_what_they_find_with_serial():
     federation = fk.Federation.from_arrays(clients(900, FEATURES), draw(SAMPLES, FEATURES)).hold_out(1)
     assert_alike(mlp(), federation, probes=[fk.probes.Losses(every=1)])

@@ -20,6 +20,7 @@ from fedkeel.engines.pool.sharing import Known, SharedFile, Spans
 from fedkeel.errors import TooFewClients
 
 HANG_SECONDS = 60.0  # a worker without a sign of life for so long hangs, and no job gets less time
+_START_SECONDS = 60.0  # to read the settings of the run
 _HANG_FACTOR = 10.0  # a job hangs that takes so many times longer than the slowest of its peers
 _LOOK_SECONDS = 0.5  # between two looks at who hangs
 BACK_OFF_SECONDS, _MOST_BACK_OFF = 0.5, 10.0  # before a start where new workers died too, doubled each time
@@ -81,7 +82,7 @@ class WorkerPool:
             self._new = self._workers[-missing:]
             for worker in self._workers[-missing:]:
                 try:
-                    failure = worker.started.result(HANG_SECONDS)
+                    failure = worker.started.result(_START_SECONDS)
                 except (BrokenProcessPool, TimeoutError):
                     self._remove(worker)
                     continue

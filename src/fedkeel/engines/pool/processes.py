@@ -53,7 +53,6 @@ class Processes:
         if settings.federation.test is None:
             _ = settings.federation.everything  # models are evaluated there: workers shall have it
         spans = self._write(self._files[0], settings, define=True)
-        self._sent = dict(vars(settings.federation))
         start = spans, oracle.channels_last, torch_switches()
         self.pool = WorkerPool(self.workers, self._files, start, self._known)
         self._batch_seconds: float | None = None
@@ -66,8 +65,7 @@ class Processes:
 
     def evaluate(self, vectors: Sequence[Vector], buffers: Vector, data: Batch) -> list[dict[str, float]]:
         """Return loss and metrics of each model on samples; workers share them where that is faster."""
-        names: tuple[SampleSet, ...] = ("test", "everything")
-        name = next((name for name in names if self._sent.get(name) is data), None)
+        name = self._name_of(data)
         with threads(self.threads):
             if name is None or not self._worth_sharing(vectors[0], buffers, data):
                 prepare = self.settings.federation.prepare
@@ -91,6 +89,14 @@ class Processes:
         with threads(self.threads):
             self.pool.run(queue, spans, take)
         queue.check()
+
+    def _name_of(self, data: Batch) -> SampleSet | None:
+        """Return what workers know samples as; None where they do not have them."""
+        federation = self.settings.federation
+        if data is federation.test:
+            return "test"
+        known = federation.test is None or data[0] is federation.x  # was sent, or is gathered without a copy
+        return "everything" if known and data is vars(federation).get("everything") else None
 
     def _worth_sharing(self, vector: Vector, buffers: Vector, data: Batch) -> bool:
         """Tell whether there are several batches that take some time each; no bit depends on the answer."""

@@ -95,8 +95,19 @@ def _live_with_parent(result: int) -> None:
     assert parent is not None
     while not connection.wait([parent.sentinel], timeout=_HEARTBEAT):
         os.utime(result)
-    shutil.rmtree(util.get_temp_dir(), ignore_errors=True)  # the main process's: it holds a socket
+    if _ended(parent.pid):
+        shutil.rmtree(util.get_temp_dir(), ignore_errors=True)  # the main process's: it holds a socket
     os._exit(1)
+
+
+def _ended(pid: int | None) -> bool:
+    """Tell whether a process has ended, or is just ending."""
+    try:
+        return bool(connection.wait([os.pidfd_open(pid or 0)], timeout=1.0))
+    except ProcessLookupError:
+        return True
+    except AttributeError:  # the system cannot tell
+        return False
 
 
 def _portable(problem: Exception) -> bytes:
