@@ -9,6 +9,7 @@ import zlib
 from typing import NamedTuple
 
 import numpy as np
+import numpy.random  # now: NumPy would do it at the first draw, and swallow a Ctrl-C meanwhile
 
 
 class Stream(NamedTuple):
