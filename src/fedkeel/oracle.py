@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import compress
 from typing import NamedTuple
 
 import torch
@@ -53,6 +52,8 @@ class Oracle:
             parameter.data = view
         self._layer_gradients: Sequence[Tensor | None] | None = None  # None once `grad` is flat
         self._grad: Vector | None = None
+        self._sum: Vector | None = None  # where `descend` adds up its terms
+        self._sum_views: list[Tensor] = []
         for (_, buffer), view in zip(buffers, self.buffer_layout.views(self.buffers).values(), strict=True):
             buffer.data = view
         counters = [buffer for buffer in self.module.buffers() if not buffer.is_floating_point()]
@@ -90,18 +91,41 @@ class Oracle:
                 if gradient is None:
                     view.zero_()
                 else:
-                    view.copy_(gradient)
+                    view.copy_(_dense(gradient))
             self._layer_gradients = None
         return self._grad
 
-    def descend(self, rate: float) -> None:
-        """Move the point by −rate·gradient, without the copy of `grad` where it was not made."""
-        if self._layer_gradients is None:
-            self.point.add_(self.grad, alpha=-rate)
-            return
-        used = [gradient is not None for gradient in self._layer_gradients]
-        gradients = [gradient for gradient in self._layer_gradients if gradient is not None]
-        torch._foreach_add_([*compress(self._views, used)], gradients, alpha=-rate)
+    def descend(self, rate: float, shrink: float = 0.0, bias: Vector | None = None) -> None:
+        """Move the point by −rate·(gradient + bias + shrink·point), without the copy of `grad`.
+
+        All terms are added up before they are added to the point, which is thus rounded once: in float32 a
+        small term added on its own is rounded the same way in every step, up to being lost.
+        """
+        layers = self._layer_gradients
+        found = [] if layers is None else [_dense(one).contiguous() for one in layers if one is not None]
+        whole = layers is None or len(found) < len(layers)
+        gradients, points = ([self.grad], [self.point]) if whole else (found, self._views)
+        sums: list[Tensor] = []
+        if bias is not None:
+            if self._sum is None:
+                self._sum = torch.empty_like(self.point)
+                self._sum_views = list(self.layout.views(self._sum).values())
+            self._sum.copy_(bias)
+            sums = [self._sum] if whole else self._sum_views
+        # The kernel of torch's SGD reads and writes everything once. Its momentum buffers serve as the sums:
+        # with a momentum of one it adds the gradient and the decay to what is there, and steps along that.
+        torch._fused_sgd_(
+            points,
+            gradients,
+            sums,
+            weight_decay=shrink,
+            momentum=1.0 if sums else 0.0,
+            lr=rate,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+            is_first_step=False,
+        )
 
     def load_buffers(self, buffers: Vector) -> None:
         """Take over a model's float buffers; counters (BatchNorm's of its batches) start anew."""
@@ -243,6 +267,11 @@ class Forward:
         tensors = {**oracle.layout.views(vector), **oracle.buffer_layout.views(oracle.buffers)}
         output: Tensor = functional_call(oracle.eval_copy, tensors, (inputs,))
         return output
+
+
+def _dense(gradient: Tensor) -> Tensor:
+    """Return a gradient as a plain tensor: that of an embedding may be sparse."""
+    return gradient if gradient.layout is torch.strided else gradient.to_dense()
 
 
 def mean(sums: Sequence[Mapping[str, float]], samples: int) -> dict[str, float]:

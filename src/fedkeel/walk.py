@@ -51,7 +51,8 @@ def take(
 
     The walk's end is the oracle's own point: it is valid until the oracle's next walk.
     The direction of a step is gain·g + bias + shrink·y with the constant bias = push − pull·anchor and
-    shrink = pull + decay + weight_decay, so any method costs what FedAvg costs.
+    shrink = pull + decay + weight_decay, so any method costs what FedAvg costs. All of it is added up before
+    y moves: y·(1 − lr·shrink) would round a factor near one, the same way in every step.
     """
     anchor = plan.start if plan.anchor is None else plan.anchor
     full = full_gradient(anchor) if plan.full_gradient else None
@@ -82,12 +83,14 @@ class _Step:
     def __init__(self, oracle: Oracle, plan: Plan, pace: Pace, anchor: Vector) -> None:
         self.oracle, self.plan, self.pace = oracle, plan, pace
         self.bias = bias_of(plan, anchor)
+        self.bias_by_gain = self.bias if self.bias is None or plan.gain in (0, 1) else self.bias / plan.gain
         self.shrink = plan.pull + plan.decay + pace.weight_decay
         self.sharp = sharp_of(plan.sharp)
         self.dual = None if self.sharp is None else self.sharp.dual
         self.momentum = plan.momentum
         self.buffer = _buffer(plan.momentum, oracle.point)
-        self.affine = plan.momentum is None and not (pace.clip and pace.clip_direction)
+        clips = pace.clip and pace.clip_direction
+        self.affine = plan.momentum is None and not clips and plan.gain != 0
 
     def __call__(self, batch: Batch) -> Tensor:
         if self.sharp is None:
@@ -103,12 +106,8 @@ class _Step:
         return loss
 
     def _affine_step(self) -> None:
-        y, lr = self.oracle.point, self.pace.lr
-        if self.shrink:
-            y.mul_(1.0 - lr * self.shrink)
-        self.oracle.descend(lr * self.plan.gain)
-        if self.bias is not None:
-            y.add_(self.bias, alpha=-lr)
+        gain = self.plan.gain
+        self.oracle.descend(self.pace.lr * gain, self.shrink / gain, self.bias_by_gain)
 
     def _general_step(self) -> None:
         y, direction = self.oracle.point, self.oracle.grad
@@ -121,7 +120,7 @@ class _Step:
             direction.add_(y, alpha=self.shrink)
         if self.momentum is not None:
             assert self.buffer is not None
-            self.buffer.mul_(self.momentum.beta).add_(direction)
+            self.buffer.add_(self.buffer, alpha=self.momentum.beta - 1.0).add_(direction)
             if self.momentum.nesterov:
                 direction.add_(self.buffer, alpha=self.momentum.beta)
             else:

@@ -1,10 +1,10 @@
 """Linear models walk in the span of their client's samples.
 
 Every gradient of a linear model is a combination of the client's own samples, so a walk never leaves the span
-of those and of the vectors of its plan. There a point is few numbers: a coefficient for each vector of the
-plan (start, bias, momentum) and for each sample and output. Outputs come from the Gram matrix of the samples,
-and the step is the very step that other models take, on these coordinates instead of parameters. With 96
-samples of 784 numbers that is an eighth of the arithmetic and of the memory traffic.
+of those and of the vectors of its plan. There a point, seen from the start, is few numbers: a coefficient for
+each vector of the plan (start, bias, momentum) and for each sample and output. Outputs come from the Gram
+matrix of the samples, and the step is the very step that other models take, on these coordinates instead of
+parameters. With 96 samples of 784 numbers that is an eighth of the arithmetic and of the memory traffic.
 """
 
 from __future__ import annotations
@@ -20,7 +20,14 @@ from torch import Tensor, nn
 from torch.func import grad_and_value, vmap
 
 from fedkeel.engines.stacked.ragged import ClientGroup
-from fedkeel.engines.stacked.step import Gradient, PreparedPlan, StackedState, StackedStep, StepConstants
+from fedkeel.engines.stacked.step import (
+    Gradient,
+    PreparedPlan,
+    StackedState,
+    StackedStep,
+    StepConstants,
+    StepScalars,
+)
 from fedkeel.oracle import Oracle
 from fedkeel.records import Record
 from fedkeel.settings import RunSettings
@@ -97,7 +104,7 @@ def linear_model(settings: RunSettings, oracle: Oracle) -> LinearModel | None:
 
 
 class SpanWalk:
-    """A group's walk in coordinates: of the plan's vectors, then of every sample and class."""
+    """A group's walk, seen from its start, in coordinates of the plan's vectors, samples and classes."""
 
     def __init__(self, linear: LinearModel, group: ClientGroup, prepared: PreparedPlan) -> None:
         self._linear, self._group, self._prepared = linear, group, prepared
@@ -106,7 +113,9 @@ class SpanWalk:
         self._vectors = [start.y, constants.bias, *([] if start.buffer is None else [start.buffer])]
         outputs = [linear.outputs(vector, self._features) for vector in self._vectors]
         self._gram = linear.gram(group.clients, self._features)
-        self.fixed = [self._gram, torch.stack(outputs, 1)]
+        origin = self._gram.new_zeros(len(self._vectors))
+        origin[0] = 1.0
+        self.fixed = [self._gram, torch.stack(outputs, 1), origin]
 
     @staticmethod
     def fits(prepared: PreparedPlan) -> bool:
@@ -115,14 +124,20 @@ class SpanWalk:
         return plain and prepared.objective is None and prepared.kind.clip != "direction"
 
     def plan(self) -> PreparedPlan:
-        """Return the plan in coordinates: each of its vectors is a coordinate of its own."""
+        """Return the plan in coordinates: each of its vectors is a coordinate of its own.
+
+        The walk begins at zero, and what shrinks the start is part of the bias: beside a coefficient of one
+        the small decay of a step would be rounded, the same way in every step.
+        """
         size = len(self._vectors) + self._linear.samples * self._linear.classes
         units = self._gram.new_zeros(len(self._vectors), self._group.slots, size)
         for index, unit in enumerate(units):
             unit[:, index] = 1.0
-        y, bias, *buffer = units
-        state = StackedState(y, buffer[0] if buffer else None, None)
-        constants = StepConstants(bias, None, self._prepared.constants.scalars, None)
+        start, bias, *buffer = units
+        scalars = self._prepared.constants.scalars
+        shrink = StepScalars(*scalars.unbind()).shrink
+        state = StackedState(torch.zeros_like(start), buffer[0] if buffer else None, None)
+        constants = StepConstants(bias + shrink * start, None, scalars, None)
         return self._prepared._replace(start=state, constants=constants)
 
     def steps(self, orders: Sequence[Sequence[np.ndarray]]) -> Iterator[SpanInputs]:
@@ -136,7 +151,7 @@ class SpanWalk:
     def in_parameters(self, state: StackedState) -> StackedState:
         """Return a state with parameters in place of coordinates."""
         buffer = None if state.buffer is None else self._parameters(state.buffer)
-        return StackedState(self._parameters(state.y), buffer, None)
+        return StackedState(self._prepared.start.y + self._parameters(state.y), buffer, None)
 
     def _parameters(self, coordinates: Tensor) -> Vector:
         count = len(self._vectors)
@@ -160,13 +175,13 @@ class SpanWalk:
 
 
 class SpanStep(StackedStep):
-    """The step on coordinates: `fixed` are the Gram matrices and the outputs of the plan's vectors."""
+    """The step on coordinates; `fixed`: Gram matrices, outputs of the plan's vectors, where the start is."""
 
     def _gradient(
         self, state: StackedState, inputs: Record, constants: StepConstants, fixed: list[Tensor]
     ) -> Gradient:
         """Return the gradients' coordinates, the losses and no buffers, as a function of coordinates."""
-        gram, outputs = fixed
+        gram, outputs, origin = fixed
         _, count, samples, classes = outputs.shape
         self._gram, self._count = gram, count
         loss = self._model.oracle.task.loss
@@ -181,7 +196,8 @@ class SpanStep(StackedStep):
 
         def gradient(at: Vector, moving: Record) -> tuple[Vector, Tensor, Record]:
             self._model.forwards += 1
-            of_plan = (at[:, :count, None, None] * outputs).sum(1).gather(1, indices)
+            coefficients = at[:, :count] + origin
+            of_plan = (coefficients[..., None, None] * outputs).sum(1).gather(1, indices)
             of_samples = torch.bmm(inputs.inputs, at[:, count:].view(-1, samples, classes))
             gradients, losses = mapped(of_plan + of_samples, inputs.target, inputs.weights)
             own = torch.zeros_like(outputs[:, 0]).scatter_add(1, indices, gradients)

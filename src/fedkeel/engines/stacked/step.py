@@ -36,15 +36,14 @@ class StepKind(NamedTuple):
 class StepScalars(NamedTuple):
     """The scalars of a step, which are passed as one tensor."""
 
-    lr: float | Tensor
-    keep: float | Tensor
-    rate: float | Tensor
-    gain: float | Tensor
-    shrink: float | Tensor
-    clip: float | Tensor
-    rho: float | Tensor
-    blend: float | Tensor
-    beta: float | Tensor
+    lr: Tensor
+    gain: Tensor
+    shrink: Tensor
+    clip: Tensor
+    rho: Tensor
+    blend: Tensor
+    beta: Tensor
+    forget: Tensor  # 1 − beta: exact where beta is near one
 
 
 class StackedState(NamedTuple):
@@ -93,7 +92,7 @@ def prepare_plan(plan: Plan, pace: Pace, slots: int, padded: bool, moving: Recor
     constants = StepConstants(
         bias=torch.zeros_like(y) if bias is None else fit_to_slots(bias, slots),
         tilt=_fit_if_any(sharp and sharp.tilt, slots),
-        scalars=torch.tensor(_scalars(plan, pace), dtype=y.dtype, device=y.device),
+        scalars=_scalars(plan, pace).to(y),
         context=None
         if objective is None
         else transform(lambda t: t if t.ndim == 1 else fit_to_slots(t, slots), objective.context),
@@ -114,19 +113,20 @@ def _fit_if_any(tensor: Tensor | None, slots: int) -> Tensor | None:
     return None if tensor is None else fit_to_slots(tensor, slots)
 
 
-def _scalars(plan: Plan, pace: Pace) -> StepScalars:
-    sharp, shrink = sharp_of(plan.sharp), plan.pull + plan.decay + pace.weight_decay
-    return StepScalars(
-        lr=pace.lr,
-        keep=1.0 - pace.lr * shrink,
-        rate=pace.lr * plan.gain,
-        gain=plan.gain,
-        shrink=shrink,
-        clip=pace.clip or 0.0,
-        rho=0.0 if sharp is None else sharp.rho,
-        blend=0.0 if sharp is None else sharp.blend,
-        beta=0.0 if plan.momentum is None else plan.momentum.beta,
-    )
+def _scalars(plan: Plan, pace: Pace) -> Tensor:
+    sharp = sharp_of(plan.sharp)
+    beta = 0.0 if plan.momentum is None else plan.momentum.beta
+    values = {
+        "lr": pace.lr,
+        "gain": plan.gain,
+        "shrink": plan.pull + plan.decay + pace.weight_decay,
+        "clip": pace.clip or 0.0,
+        "rho": 0.0 if sharp is None else sharp.rho,
+        "blend": 0.0 if sharp is None else sharp.blend,
+        "beta": beta,
+        "forget": 1.0 - beta,
+    }
+    return torch.tensor([values[name] for name in StepScalars._fields], dtype=torch.float64)
 
 
 class StackedStep:
@@ -167,27 +167,25 @@ class StackedStep:
             g, dual = self._sharpened(g, state._replace(moving=moving), constants, scalars, gradient)
         if self._kind.clip == "gradient":
             g = self._clipped(g, scalars.clip)
-        if self._kind.momentum or self._kind.clip == "direction":
-            y, buffer = self._general(g, state, constants, scalars)
-        else:
-            y, buffer = state.y * scalars.keep - g * scalars.rate - constants.bias * scalars.lr, None
+        y, buffer = self._moved(g, state, constants, scalars)
         alive = inputs.alive
         stepped = StackedState(y, buffer, dual, moving)
         after = transform(lambda new, old: torch.where(alive, new, old), stepped, state)
         return after, torch.where(alive[:, 0], loss, 0.0)
 
-    def _general(
+    def _moved(
         self, g: Vector, state: StackedState, constants: StepConstants, scalars: StepScalars
     ) -> tuple[Vector, Vector | None]:
-        direction = g * scalars.gain + constants.bias
+        """Return the points after the step, each rounded once, and the momentum buffers."""
+        direction = torch.addcmul(constants.bias, g, scalars.gain)
         if self._kind.clip == "direction":
             direction = self._clipped(direction, scalars.clip)
-        direction = direction + state.y * scalars.shrink
+        direction = torch.addcmul(direction, state.y, scalars.shrink)
         buffer = None
         if state.buffer is not None:
-            buffer = state.buffer * scalars.beta + direction
-            direction = direction + buffer * scalars.beta if self._kind.nesterov else buffer
-        return state.y - direction * scalars.lr, buffer
+            buffer = torch.addcmul(state.buffer, state.buffer, scalars.forget, value=-1) + direction
+            direction = torch.addcmul(direction, buffer, scalars.beta) if self._kind.nesterov else buffer
+        return torch.addcmul(state.y, direction, scalars.lr, value=-1), buffer
 
     def _sharpened(
         self,
@@ -207,7 +205,7 @@ class StackedStep:
         second, _, _ = gradient(state.y + shift, state.moving)
         return second * scalars.blend + g * (1.0 - scalars.blend), dual
 
-    def _clipped(self, vector: Vector, bound: float | Tensor) -> Vector:
+    def _clipped(self, vector: Vector, bound: Tensor) -> Vector:
         return vector * torch.clamp(bound / self._norm(vector), max=1.0)
 
     def _norm(self, vector: Vector) -> Tensor:
