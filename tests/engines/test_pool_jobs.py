@@ -60,8 +60,8 @@ def assert_equal(one: Record, other: Record) -> None:
 def orders(queue: JobQueue) -> list[int]:
     """Take all jobs there are."""
     found = []
-    while (job := queue.next()) is not None:
-        found.append(job.order)
+    while jobs := queue.next():
+        found += [job.order for job in jobs]
     return found
 
 
@@ -107,9 +107,9 @@ def test_an_evaluation_is_cut_as_one_process_cuts_it():
 
 def test_the_failure_is_the_one_that_serial_meets_first():
     queue = JobQueue([lone(order) for order in (4, 1, 2, 3)])
-    fourth, first, second = queue.next(), queue.next(), queue.next()
+    [fourth], [first], [second] = queue.next(), queue.next(), queue.next()
     queue.failed(second, LookupError("second"))
-    assert queue.next() is None, "what comes later need not be done"
+    assert not queue.next(), "what comes later need not be done"
     queue.failed(fourth, LookupError("fourth"))
     queue.failed(first, LookupError("first"))
     assert queue.finished
@@ -125,11 +125,20 @@ def test_a_chunk_that_lost_its_worker_goes_out_client_by_client():
 
 def test_a_client_that_lost_two_workers_runs_alone_and_is_named_the_third_time():
     queue = JobQueue([lone(0), lone(1)])
-    suspect, other = queue.next(), queue.next()
-    queue.lost(suspect, "SIGKILL")
+    [suspect], [other] = queue.next(), queue.next()
+    queue.lost([suspect], "SIGKILL")
     queue.lost(queue.next(), "SIGKILL")
-    assert queue.next() is None, "another one runs"
+    assert not queue.next(), "another one runs"
     queue.done(other)
-    assert queue.next() is suspect
+    assert queue.next() == [suspect]
     with pytest.raises(fk.TooFewClients, match=r"^client 0: 3 worker processes died over it.*\(SIGSEGV\)"):
-        queue.lost(suspect, "SIGSEGV")
+        queue.lost([suspect], "SIGSEGV")
+
+
+def test_small_jobs_go_out_together_until_they_lose_a_worker():
+    queue = JobQueue([lone(order) for order in range(6)], together=3)
+    together = queue.next()
+    assert [job.order for job in together] == [0, 1, 2]
+    queue.lost(together, "SIGKILL")
+    assert [[job.order for job in queue.next()] for _ in range(6)] == [[3], [4], [5], [0], [1], [2]]
+    assert not queue.next()

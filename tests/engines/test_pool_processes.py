@@ -243,8 +243,8 @@ def test_workers_killed_or_stopped_between_rounds_are_replaced(quickly):
     assert_equal(session, play("serial", fk.SCAFFOLD(), rounds=3))
 
 
-def test_a_fork_server_that_is_killed_takes_its_workers_along_and_is_replaced():
-    options = {"rounds": 2, "cohort": 19, "work": WORK, "engine": "processes", "workers": 2}
+def test_workers_outlive_a_fork_server_that_is_killed_and_end_with_the_run():
+    options = {"rounds": 3, "cohort": 19, "work": WORK, "engine": "processes", "workers": 2}
     federation = fk.Federation.from_arrays(clients(), augment=jitter)
     with closing(session_of(fk.Task(net()), federation, fk.SCAFFOLD(), **options)) as session:
         rounds, workers = session.rounds(), session.context.engine.pool
@@ -253,11 +253,14 @@ def test_a_fork_server_that_is_killed_takes_its_workers_along_and_is_replaced():
         handles = [os.pidfd_open(pid) for pid in before]
         os.kill(int(Path(f"/proc/{before[0]}/stat").read_text().split()[3]), signal.SIGKILL)
         next(rounds)
-        assert not set(before) & set(workers.pids)
-        for handle in handles:
-            assert select.select([handle], [], [], 60)[0], "an old worker lives on"
-            os.close(handle)
-    assert_equal(session, play("serial", fk.SCAFFOLD()))
+        assert workers.pids == before
+        os.kill(before[0], signal.SIGKILL)
+        next(rounds)
+        assert before[0] not in workers.pids
+    for handle in handles:
+        assert select.select([handle], [], [], 60)[0], "an old worker lives on"
+        os.close(handle)
+    assert_equal(session, play("serial", fk.SCAFFOLD(), rounds=3))
 
 
 def test_a_worker_that_is_stopped_amid_a_job_is_replaced(tmp_path, quickly):

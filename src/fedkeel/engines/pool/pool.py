@@ -10,8 +10,7 @@ import math
 import pickle
 import time
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, wait
-from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import wait
 from typing import Any
 
 from fedkeel.engines.pool.forkserver import PoolWorker
@@ -79,11 +78,11 @@ class WorkerPool:
             except (OSError, EOFError) as problem:
                 self._early_deaths, self._last_death = self._early_deaths + 1, f"the fork server: {problem!r}"
                 continue
-            self._new = self._workers[-missing:]
-            for worker in self._workers[-missing:]:
+            self._new = [worker for worker in self._workers if not worker.ready]
+            for worker in self._new:
                 try:
-                    failure = worker.started.result(_START_SECONDS)
-                except (BrokenProcessPool, TimeoutError):
+                    failure = worker.get_ready(_START_SECONDS)
+                except (OSError, EOFError):
                     self._remove(worker)
                     continue
                 if failure is not None:
@@ -91,34 +90,35 @@ class WorkerPool:
 
     def _hand_out(self, queue: JobQueue, shared: Spans) -> None:
         """Give jobs to the workers that have none."""
-        for worker in [worker for worker in self._workers if worker.result is None]:
-            job = queue.next()
-            if job is None:
+        for worker in [worker for worker in self._workers if not worker.jobs]:
+            jobs = queue.next()
+            if not jobs:
                 return
             try:
-                worker.give(job, self._version, shared, self._known)
-            except BrokenProcessPool:  # it died while it had nothing to do
-                queue.lost(job, self._remove(worker))
+                worker.give(jobs, self._version, shared, self._known)
+            except OSError:  # it died while it had nothing to do
+                queue.lost(jobs, self._remove(worker))
 
     def _collect(self, queue: JobQueue, take: Callable[[Any, Any], None]) -> None:
         """Wait for results, but not for long."""
-        busy = {worker.result: worker for worker in self._workers if worker.result is not None}
-        for result in wait(busy, _LOOK_SECONDS, FIRST_COMPLETED).done:
-            worker = busy[result]
-            job, seconds, worker.result = worker.job, time.monotonic() - worker.begun, None
+        busy: dict[Any, PoolWorker] = {worker.pipe: worker for worker in self._workers if worker.jobs}
+        for worker in [busy[pipe] for pipe in wait(busy, _LOOK_SECONDS)]:
+            jobs, seconds = worker.jobs, time.monotonic() - worker.begun
             try:
-                reply = result.result()
-            except BrokenProcessPool:
-                queue.lost(job, self._remove(worker, over=job.name))
+                results = worker.take()
+            except (EOFError, OSError):
+                queue.lost(jobs, self._remove(worker, over=jobs[0].name))
                 continue
             self._early_deaths = 0
             self._slowest = max(self._slowest, seconds)
-            self._slowest_sample = max(self._slowest_sample, seconds / job.samples)
-            if isinstance(reply, bytes):
-                queue.failed(job, pickle.loads(reply))
-            else:
-                queue.done(job)
-                take(job, worker.files.result.read(reply, copy=True))
+            self._slowest_sample = max(self._slowest_sample, seconds / worker.samples)
+            worker.jobs = ()
+            for job, result in zip(jobs, results, strict=True):
+                if isinstance(result, bytes):
+                    queue.failed(job, pickle.loads(result))
+                else:
+                    queue.done(job)
+                    take(job, result)
 
     def _end_hanging(self, queue: JobQueue) -> None:
         """End workers that give no sign of life, or take far longer than their peers."""
@@ -126,13 +126,13 @@ class WorkerPool:
         if elapsed < _LOOK_SECONDS:
             return
         self._last_look += elapsed
-        for worker in [worker for worker in self._workers if worker.result is not None]:
+        for worker in [worker for worker in self._workers if worker.jobs]:
             worker.look(min(elapsed, 2 * _LOOK_SECONDS))  # this process may have been stopped itself
-            slowest = max(self._slowest, self._slowest_sample * worker.job.samples)
+            slowest = max(self._slowest, self._slowest_sample * worker.samples)
             limit = max(HANG_SECONDS, _HANG_FACTOR * slowest) if slowest else math.inf
             if worker.silent > HANG_SECONDS or worker.seconds > limit:
-                self._remove(worker, over=worker.job.name)
-                queue.lost(worker.job, f"it hung for {worker.seconds:.0f} s")
+                self._remove(worker, over=worker.jobs[0].name)
+                queue.lost(worker.jobs, f"it hung for {worker.seconds:.0f} s")
 
     def _remove(self, worker: PoolWorker, over: str = "its start") -> str:
         """End a worker that is of no more use; return how it ended."""

@@ -29,6 +29,7 @@ from fedkeel.settings import RunSettings
 from fedkeel.vector import Vector
 
 WORTH_SENDING = 0.003  # seconds: a batch that is evaluated faster is not worth sending out
+_TOGETHER = 0.003  # seconds: clients that take less go out several at once
 
 
 class Processes:
@@ -56,11 +57,16 @@ class Processes:
         start = spans, oracle.channels_last, torch_switches()
         self.pool = WorkerPool(self.workers, self._files, start, self._known)
         self._batch_seconds: float | None = None
+        self._samples_per_second = 0.0  # of a worker
 
     def run(self, request: RoundRequest, memories: Sequence[ClientMemory]) -> CohortResult:
         """Let every client of the cohort do its round, and reduce what they send."""
         sums = CohortSums(self.settings.reducer, request)
-        self._execute(request, round_jobs(self.settings, request, memories, self.workers), sums.take)
+        jobs = round_jobs(self.settings, request, memories, self.workers)
+        started = time.perf_counter()
+        self._execute(request, jobs, sums.take, together=_TOGETHER * self._samples_per_second)
+        seconds = time.perf_counter() - started
+        self._samples_per_second = sum(job.samples for job in jobs) / self.workers / seconds
         return sums.result()
 
     def evaluate(self, vectors: Sequence[Vector], buffers: Vector, data: Batch) -> list[dict[str, float]]:
@@ -82,9 +88,11 @@ class Processes:
         for file in self._files:
             file.close()
 
-    def _execute(self, shared: Shared, jobs: Sequence[Job], take: Callable[[Any, Any], None]) -> None:
+    def _execute(
+        self, shared: Shared, jobs: Sequence[Job], take: Callable[[Any, Any], None], together: float = 0.0
+    ) -> None:
         """Let workers run jobs, or raise the failure that serial would meet first."""
-        queue = JobQueue(jobs)
+        queue = JobQueue(jobs, together)
         spans = self._write(self._files[1], shared)
         with threads(self.threads):
             self.pool.run(queue, spans, take)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 
 from fedkeel.engines.pool.jobs import ChunkJob, Job
@@ -12,11 +12,13 @@ PATIENCE = 3  # workers that one job may lose
 
 
 class JobQueue:
-    """Hands out jobs; one that has lost two workers is run alone in the end."""
+    """Hands out jobs, so many at once that they have `together` samples; suspects alone, at the end."""
 
-    def __init__(self, jobs: Sequence[Job]) -> None:
-        self._waiting, self._suspects = list(jobs), list[Job]()
+    def __init__(self, jobs: Sequence[Job], together: float = 0.0) -> None:
+        self._waiting, self._suspects = deque(jobs), deque[Job]()
+        self._together = together
         self._running: set[Job] = set()
+        self._apart = False  # whether jobs that went out together have lost a worker
         self._deaths: Counter[Job] = Counter()
         self._failures: dict[int, BaseException] = {}
 
@@ -25,13 +27,16 @@ class JobQueue:
         """Tell whether nothing is left to run or to wait for."""
         return not (self._waiting or self._suspects or self._running)
 
-    def next(self) -> Job | None:
-        """Hand out a job, None where there is none for now."""
-        jobs = self._waiting or ([] if self._running else self._suspects)
+    def next(self) -> list[Job]:
+        """Hand out jobs, none where there are none for now."""
+        jobs = self._waiting or (deque[Job]() if self._running else self._suspects)
         if not jobs:
-            return None
-        self._running.add(jobs[0])
-        return jobs.pop(0)
+            return []
+        taken = [jobs.popleft()]
+        while self._waiting and not self._apart and sum(job.samples for job in taken) < self._together:
+            taken.append(self._waiting.popleft())
+        self._running.update(taken)
+        return taken
 
     def done(self, job: Job) -> None:
         """Strike off a job."""
@@ -42,20 +47,25 @@ class JobQueue:
         self._running.remove(job)
         self._failures[job.order] = error
         first = min(self._failures)
-        self._waiting = [job for job in self._waiting if job.order < first]
-        self._suspects = [job for job in self._suspects if job.order < first]
+        self._waiting = deque(job for job in self._waiting if job.order < first)
+        self._suspects = deque(job for job in self._suspects if job.order < first)
 
-    def lost(self, job: Job, how: str) -> None:
-        """Take back a job whose worker died; a chunk client by client, to find the one to blame."""
-        self._running.remove(job)
+    def lost(self, jobs: Sequence[Job], how: str) -> None:
+        """Take back the jobs of a worker that died: several one by one, to find the one to blame."""
+        self._running.difference_update(jobs)
+        parts = [part for job in jobs for part in (job.clients if isinstance(job, ChunkJob) else [job])]
+        if len(parts) > 1:
+            self._apart = True
+            self._waiting.extend(parts)
+            return
+        [job] = jobs
         self._deaths[job] += 1
         if self._deaths[job] == PATIENCE:
             raise TooFewClients(
                 f"{job.name}: {PATIENCE} worker processes died over it, the last when no other ran ({how}): "
                 "is there memory enough? engine='serial' shows what happens in this process"
             )
-        jobs = self._suspects if self._deaths[job] == PATIENCE - 1 else self._waiting
-        jobs += job.clients if isinstance(job, ChunkJob) else [job]
+        (self._suspects if self._deaths[job] == PATIENCE - 1 else self._waiting).append(job)
 
     def check(self) -> None:
         """Raise the failure that the serial engine would meet first."""

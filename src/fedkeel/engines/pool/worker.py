@@ -13,12 +13,13 @@ import threading
 import traceback
 from collections.abc import Sequence
 from multiprocessing import connection, parent_process, util
+from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 import torch
 
 from fedkeel.engines.malloc import keep_freed_memory
-from fedkeel.engines.pool.jobs import Shared, WorkerState, run_job
+from fedkeel.engines.pool.jobs import Job, WorkerState, run_job
 from fedkeel.engines.pool.sharing import UNPICKLABLE, SharedFile, Spans, dumps, received
 from fedkeel.errors import FedkeelError
 
@@ -36,17 +37,8 @@ class Files(NamedTuple):
 
     settings: SharedFile
     shared: SharedFile
-    job: SharedFile
-    result: SharedFile
-
-
-class _Process:
-    """What this process has, once it is a worker."""
-
-    files: Files
-    state: WorkerState
-    shared: Shared
-    version = 0
+    jobs: SharedFile
+    results: SharedFile
 
 
 def torch_switches() -> list[Any]:
@@ -54,47 +46,55 @@ def torch_switches() -> list[Any]:
     return [read() for read, _ in _SWITCHES]
 
 
-def begin(files: Files) -> None:
-    """Make this process a worker."""
-    _Process.files = files
-    threading.Thread(target=_live_with_parent, args=(files.result.descriptor,), daemon=True).start()
+def main(pipe: Connection, files: Files, start: tuple[Spans, bool, Sequence[Any]]) -> None:
+    """Read the run's settings, then run jobs for ever; what is sent first is the failure to do so, if any.
+
+    A message is where jobs lie, and what those of its version have in common; the answer is where their
+    results lie, exceptions as pickles.
+    """
+    threading.Thread(target=_live_with_parent, args=(files.results.descriptor,), daemon=True).start()
     torch.set_num_threads(1)
     keep_freed_memory()
     gc.freeze()  # collections leave alone what came from the fork server
-
-
-def start(settings: Spans, channels_last: bool, switches: Sequence[Any]) -> bytes | None:
-    """Read the run's settings; return the exception that this ended with, if any, as a pickle."""
     try:
-        for (read, write), setting in zip(_SWITCHES, switches, strict=True):
-            if read() != setting:
-                write(setting)
-        _Process.state = WorkerState(_Process.files.settings.read(settings, private=True), channels_last)
+        state = _state(files.settings, *start)
+    except Exception as problem:
+        pipe.send(_portable(problem))
+        return
+    pipe.send(None)
+    last, shared = 0, None
+    while True:
+        version, spans, jobs = pipe.recv()
+        try:
+            if version != last:
+                last, shared = version, files.shared.read(spans)
+            results = [_result(state, shared, job) for job in files.jobs.read(jobs)]
+            written = files.results.write(results, received)
+        except Exception as problem:  # of what cannot be read, or sent
+            written = files.results.write(_portable(problem), received)
+        pipe.send(written)
+
+
+def _state(file: SharedFile, settings: Spans, channels_last: bool, switches: Sequence[Any]) -> WorkerState:
+    for (read, write), setting in zip(_SWITCHES, switches, strict=True):
+        if read() != setting:
+            write(setting)
+    return WorkerState(file.read(settings, private=True), channels_last)
+
+
+def _result(state: WorkerState, shared: Any, job: Job) -> Any:
+    try:
+        return run_job(state, shared, job)
     except Exception as problem:
         return _portable(problem)
-    return None
 
 
-def work(version: int, shared: Spans, job: Spans) -> Spans | bytes:
-    """Run a job; return where its result lies, or the exception that it ended with, as a pickle.
-
-    `shared` is where that lies which jobs of this version have in common.
-    """
-    files = _Process.files
-    try:
-        if version != _Process.version:
-            _Process.shared, _Process.version = files.shared.read(shared), version
-        return files.result.write(run_job(_Process.state, _Process.shared, files.job.read(job)), received)
-    except Exception as problem:
-        return _portable(problem)
-
-
-def _live_with_parent(result: int) -> None:
+def _live_with_parent(results: int) -> None:
     """Touch the file of results as a sign of life; end with the main process, however that one ended."""
     parent = parent_process()
     assert parent is not None
     while not connection.wait([parent.sentinel], timeout=_HEARTBEAT):
-        os.utime(result)
+        os.utime(results)
     if _ended(parent.pid):
         shutil.rmtree(util.get_temp_dir(), ignore_errors=True)  # the main process's: it holds a socket
     os._exit(1)
