@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from fedkeel.cli import compare
-from fedkeel.cli.display import RunProgress
 from fedkeel.experiments.comparison import Comparison, changes, folder
 from fedkeel.experiments.experiment import Experiment
+from fedkeel.progress import RunProgress
 from fedkeel.tomlfile import dump
 
 TINY = ("--clients", "4", "--cohort", "2", "--steps", "1", "--batch-size", "8", "--rounds", "3")

@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from fedkeel import __version__
-from fedkeel.cli.display import RunProgress, shown_time
 from fedkeel.methods import METHODS
+from fedkeel.progress import RunProgress, shown_time
 
 COMMANDS = ("demo", "compare", "run", "resume", "runs", "show", "methods", "explain")
 
@@ -50,11 +50,12 @@ def test_explain_prints_equations_and_json(fedkeel):
 
 
 def test_the_live_table_shows_progress_accuracy_and_time_left():
-    row = {"round": 4, "loss": 0.5, "accuracy": 0.75, "train_loss": 0.4, "seconds": 0.1}
+    row = {"loss": 0.5, "accuracy": 0.75, "train_loss": 0.4, "seconds": 0.1}
     for names in (["FedAvg, seed 0"], ["FedAvg, seed 0", "SCAFFOLD, seed 0"]):
         progress = RunProgress(names, rounds=10)
-        progress.begin(0, done=4)
-        progress.row(row)
+        progress.begin(0, done=2)
+        for round in (2, 3, 4):
+            progress.row({**row, "round": round})
         out = Console(file=io.StringIO(), width=100)
         out.print(progress._render())
         text = out.file.getvalue()

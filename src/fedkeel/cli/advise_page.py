@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedkeel.cli.constants import number, print_constants
-from fedkeel.cli.display import console, plain_table
+from fedkeel.progress import console, plain_table
 
 if TYPE_CHECKING:
     from fedkeel.experiments.experiment import Experiment

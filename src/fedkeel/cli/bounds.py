@@ -12,8 +12,8 @@ import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli.bounds_page import BoundCurve, make_page, spark
-from fedkeel.cli.display import console, plain_table
 from fedkeel.errors import ConfigError, did_you_mean
+from fedkeel.progress import console, plain_table
 
 if TYPE_CHECKING:
     from fedkeel.theory.catalogue import BoundParameters, CatalogueEntry

@@ -11,10 +11,10 @@ import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
-from fedkeel.cli.display import RunProgress, console, plain_table
 from fedkeel.errors import Diverged, Stopped, StorageError
 from fedkeel.experiments import COMPARISON_FILE
 from fedkeel.experiments.experiment import Experiment
+from fedkeel.progress import RunProgress, console, plain_table
 
 if TYPE_CHECKING:
     from fedkeel.experiments.comparison import Comparison

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedkeel.cli import options as opt
-from fedkeel.cli.display import console, plain_table
 from fedkeel.cli.resuming import resumable
 from fedkeel.cli.stage_progress import StageProgress
 from fedkeel.experiments.experiment import Experiment
+from fedkeel.progress import console, plain_table
 
 if TYPE_CHECKING:
     from fedkeel.studies.constants import Estimate, Findings, Frontier

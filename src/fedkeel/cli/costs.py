@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedkeel.cli import options as opt
-from fedkeel.cli.display import console, plain_table
 from fedkeel.cli.stage_progress import StageProgress
 from fedkeel.experiments.experiment import Experiment
+from fedkeel.progress import console, plain_table
 
 if TYPE_CHECKING:
     from fedkeel.studies.costs import Disagreement, MethodCosts, Quantity

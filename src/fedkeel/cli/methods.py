@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from fedkeel.cli import options as opt
-from fedkeel.cli.display import console, plain_table
+from fedkeel.progress import console, plain_table
 
 TABLE = Path(__file__).with_name("methods.json")
 _METHODS = "[bold]Examples[/]\n\nfedkeel methods\n\nfedkeel methods --json"

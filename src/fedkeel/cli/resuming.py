@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fedkeel.cli.display import console
 from fedkeel.errors import Stopped
+from fedkeel.progress import console
 
 
 def say_what_is_there(out: Path, done: int, total: int, what: str) -> None:

@@ -11,10 +11,10 @@ import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
-from fedkeel.cli.display import RunProgress, console, shown_time
 from fedkeel.errors import ConfigError, Stopped, StorageError
 from fedkeel.experiments import COMPARISON_FILE
 from fedkeel.experiments.experiment import Experiment
+from fedkeel.progress import RunProgress, console, shown_time
 
 if TYPE_CHECKING:
     from fedkeel.running.train import Result

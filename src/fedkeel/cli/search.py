@@ -12,10 +12,10 @@ import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
-from fedkeel.cli.display import TimeLeft, console, plain_table
 from fedkeel.cli.resuming import resumable, say_what_is_there
 from fedkeel.errors import ConfigError
 from fedkeel.experiments.experiment import Experiment
+from fedkeel.progress import TimeLeft, console, plain_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,17 +67,18 @@ def sweep(
     screen = console(stderr=True)
     jobs = made.jobs(directory)
     say_what_is_there(directory, sum(job.finished() is not None for job in jobs), len(jobs), "runs")
-    time_left = TimeLeft(len(jobs))
+    at_once = workers or os.cpu_count() or 1
+    time_left = TimeLeft(len(jobs), at_once)
 
     def done(trial: Trial, count: int, kept: bool) -> None:
         time_left.count(now=not kept)
         end = trial.problem or f"accuracy {100 * (trial.rows[-1]['accuracy'] or 0):.1f} %"
-        left = "kept from before" if kept else f"{time_left} left"
-        text = f"{count} of {len(jobs)}: {trial.method}, seed {trial.seed}: {end}, {left}"
+        left = ", kept from before" if kept else time_left
+        text = f"{count} of {len(jobs)}: {trial.method}, seed {trial.seed}: {end}{left}"
         screen.print(text, style="dim", markup=False, soft_wrap=True)
 
     with resumable(directory):
-        trials = play(made, directory, workers=workers or os.cpu_count() or 1, done=done)
+        trials = play(made, directory, workers=at_once, done=done)
     found = report(made, trials, directory)
     if as_json:
         print(json.dumps(found, ensure_ascii=False, indent=2))

@@ -12,9 +12,9 @@ import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
-from fedkeel.cli.display import console, plain_table, shown_time
 from fedkeel.errors import StorageError
 from fedkeel.experiments import COMPARISON_FILE
+from fedkeel.progress import console, plain_table, shown_time
 
 _EXAMPLES = "[bold]Examples[/]\n\n"
 _RUNS = _EXAMPLES + "fedkeel runs\n\nfedkeel runs /data/experiments --json"

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedkeel.cli import options as opt
-from fedkeel.cli.display import console
 from fedkeel.errors import ConfigError
+from fedkeel.progress import console
 
 if TYPE_CHECKING:
     from fedkeel.report.splits import SplitCounts

@@ -7,7 +7,7 @@ from typing import Self
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from fedkeel.cli.display import console
+from fedkeel.progress import console
 
 
 class StageProgress:

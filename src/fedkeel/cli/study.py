@@ -14,11 +14,11 @@ import typer
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
 from fedkeel.cli.constants import EXAMPLES, constants
-from fedkeel.cli.display import RunProgress
 from fedkeel.cli.resuming import resumable, say_what_is_there
 from fedkeel.cli.study_page import local_curves, print_interaction, print_stability
 from fedkeel.errors import Diverged
 from fedkeel.experiments.experiment import Experiment
+from fedkeel.progress import RunProgress
 
 if TYPE_CHECKING:
     from fedkeel.options import Execution

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fedkeel.cli.display import console, plain_table
+from fedkeel.progress import console, plain_table
 
 
 def print_stability(found: dict[str, dict[str, Any]], directory: Path) -> None:
