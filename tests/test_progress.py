@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import html
+import io
 import re
+import sys
+import types
+from typing import Any
 
 import pytest
+from problems import tiny_net
 
+import fedkeel as fk
 from fedkeel.progress import RoundTimes, RunProgress, TimeLeft
 
 
@@ -87,3 +94,85 @@ def test_a_task_without_accuracy_shows_its_loss(capsys: pytest.CaptureFixture[st
         progress.row(row(0, accuracy=None))
         progress._render()
     assert capsys.readouterr().out == "FedAvg: round 1/2, loss 0.5000\n"
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def train(**options: Any) -> fk.Result:
+    problem = tiny_net([3, 8, 5, 11])
+    given = {"rounds": 4, "cohort": 2, "work": fk.Work(epochs=1, batch_size=3), "engine": "serial"} | options
+    return fk.train(problem.task, problem.federation, fk.FedAvg(), **given)
+
+
+def test_train_shows_nothing_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
+    train()
+    assert capsys.readouterr() == ("", "")
+
+
+def test_train_shows_lines_where_it_is_asked_to(capsys: pytest.CaptureFixture[str]) -> None:
+    train(progress=True)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines()[0].startswith("FedAvg(lr=1.0): round 1/4, accuracy ")
+    assert err.splitlines()[-1].endswith(" %, done")
+
+
+@pytest.mark.parametrize("progress", [None, False])
+def test_train_shows_a_table_on_a_terminal_unless_told_not_to(
+    progress: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    train(progress=progress)
+    assert ("train loss" in terminal.getvalue()) == (progress is None)
+    assert ("round 4/4" in terminal.getvalue()) == (progress is None)
+
+
+def test_a_notebook_gets_one_bar_that_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[dict[str, str]] = []
+
+    class Handle:
+        def update(self, bundle: dict[str, str], raw: bool) -> None:
+            shown.append(bundle)
+
+    def display(bundle: dict[str, str], raw: bool, display_id: bool) -> Handle:
+        assert not shown, "the bar is shown once and then changed"
+        shown.append(bundle)
+        return Handle()
+
+    shell = type("ZMQInteractiveShell", (), {})()
+    monkeypatch.setattr("builtins.get_ipython", lambda: shell, raising=False)
+    monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
+    module = types.ModuleType("IPython.display")
+    module.display = display  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "IPython.display", module)
+    train()
+    assert '<progress value="1" max="4"' in shown[0]["text/html"]
+    assert '<progress value="4" max="4"' in shown[-1]["text/html"]
+    assert shown[-1]["text/plain"].endswith("done")
+    shown.clear()
+    train(progress=False)
+    assert shown == []
+
+
+def test_results_federations_and_tasks_print_in_a_few_lines() -> None:
+    problem, result = tiny_net([3, 8, 5, 11]), train()
+    for value, parts in (
+        (
+            result,
+            ("Result of FedAvg(lr=1.0): 4 rounds in", "accuracy", "best", "serial on 1 thread (as asked)"),
+        ),
+        (problem.federation, ("Federation: 4 clients, 27 samples", "3 to 11 samples", "3 samples", "(3,)")),
+        (problem.task, ("Task: Sequential, 44 parameters in float64", "cross_entropy", "accuracy")),
+    ):
+        assert len(str(value).splitlines()) <= 6
+        for part in parts:
+            assert part in str(value)
+            assert html.escape(part) in value._repr_html_()
+    assert repr(result) == str(result)

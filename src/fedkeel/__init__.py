@@ -62,7 +62,9 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in `_
     )
     from fedkeel.probes import SwitchingRule
     from fedkeel.reducers import Mean, Median
-    from fedkeel.running.train import Result, train
+    from fedkeel.running.callbacks import Callback, EarlyStop, KeepBest
+    from fedkeel.running.result import Result
+    from fedkeel.running.train import train
     from fedkeel.task import Task, accuracy
     from fedkeel.vector import Vector, zeros_like
     from fedkeel.work import Drop, InverseRoot, InverseTime, Work
@@ -74,6 +76,7 @@ __all__ = [
     "SCAFFOLD",
     "Adaptive",
     "Algorithm",
+    "Callback",
     "Cohort",
     "ConfigError",
     "DataError",
@@ -83,6 +86,7 @@ __all__ = [
     "DirichletByClient",
     "Diverged",
     "Drop",
+    "EarlyStop",
     "FedACG",
     "FedANAG",
     "FedAdagrad",
@@ -106,6 +110,7 @@ __all__ = [
     "FedkeelError",
     "InverseRoot",
     "InverseTime",
+    "KeepBest",
     "Mean",
     "Median",
     "MimeLite",
@@ -147,6 +152,8 @@ _MODULES = (
     "task",
     "methods",
     *_SUBPACKAGES,
+    "running.callbacks",
+    "running.result",
     "running.train",
 )
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class FedkeelError(Exception):
     """Base of all errors that fedkeel raises on purpose."""
 
     exit_code = 1
+    result: Any = None  # what there is of a run that this ended: a `Result` of the rounds before
 
 
 class ConfigError(FedkeelError, ValueError):
@@ -50,7 +52,7 @@ class StorageError(FedkeelError):
 
 
 class Stopped(FedkeelError):
-    """The user stopped the run; its state is on disk where a run directory was given."""
+    """The user stopped the run: `result` is what there is; on disk too where a run directory was given."""
 
     exit_code = 130
 

@@ -201,8 +201,13 @@ class RunProgress:
         elif self.live is None and self._line_is_due():
             self._print(f"{self._about(index)}{self._left(', {} left')}")
 
-    def end(self, index: int, state: str, accuracy: float | None, *, rounds: int | None = None) -> None:
-        """Show how a run ended, after how many rounds; what it had left is not waited for any more."""
+    def end(
+        self, index: int, state: str, accuracy: float | None, *, rounds: int | None = None, keep: bool = False
+    ) -> None:
+        """Show how a run ended, after how many rounds; what it had left is not waited for any more.
+
+        `keep` leaves a line on a terminal too, where the table goes away.
+        """
         self.states[index] = state
         if accuracy is not None:
             self.scores[index] = shown_score({"accuracy": accuracy})
@@ -210,7 +215,7 @@ class RunProgress:
             self.done[index] = rounds
         if self.notebook is not None:
             self.notebook.show(*self._overall(), f"{self._about(index)}, {state}", last=True)
-        elif self.live is None:
+        elif keep or self.live is None:
             self._print(f"{self._about(index)}, {state}")
 
     def _overall(self) -> tuple[int, int]:

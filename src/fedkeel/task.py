@@ -13,6 +13,7 @@ from torch.nn.functional import cross_entropy
 
 from fedkeel.errors import ConfigError
 from fedkeel.layout import trainable
+from fedkeel.summary import as_html, as_text
 
 Metric = Callable[[Tensor, Tensor], Tensor]
 
@@ -56,6 +57,17 @@ class Task:
     def dtype(self) -> torch.dtype:
         """Return the dtype of the model's parameters."""
         return trainable(self.model)[0][1].dtype
+
+    def __repr__(self) -> str:
+        return as_text(*self._summary())
+
+    def _repr_html_(self) -> str:
+        return as_html(*self._summary())
+
+    def _summary(self) -> tuple[str, dict[str, str]]:
+        told = self.describe()
+        facts = {"loss": told["loss"], "metrics": ", ".join(told["metrics"]) or "none"}
+        return f"Task: {told['model']}, {told['parameters']:,} parameters in {told['dtype']}", facts
 
     def describe(self) -> dict[str, Any]:
         """Return what identifies this task in a manifest."""

@@ -17,7 +17,7 @@ from fedkeel.experiments.experiment import Experiment
 from fedkeel.progress import RunProgress, console, shown_time
 
 if TYPE_CHECKING:
-    from fedkeel.running.train import Result
+    from fedkeel.running.result import Result
 
 _RUN_EXAMPLES = """[bold]Examples[/]
 

@@ -70,7 +70,6 @@ def _line(path: Path) -> dict[str, Any]:
     try:
         manifest, rows = read_manifest(path), read_rows(path)
         points = curve(rows)
-        finished = (path / "model.safetensors").exists() and len(rows) >= manifest["rounds"]
         return line | {
             "name": _name(path, manifest),
             "method": manifest["identity"]["algorithm"],
@@ -79,10 +78,19 @@ def _line(path: Path) -> dict[str, Any]:
             "rounds": len(rows),
             "rounds_planned": max(manifest["rounds"], len(rows)),
             "accuracy": points[-1][1] if points else None,
-            "state": "finished" if finished else "unfinished",
+            "state": _state(path, manifest, len(rows)),
         }
     except (StorageError, KeyError, TypeError, ValueError) as problem:
         return line | {"state": f"unreadable: {problem}"}
+
+
+def _state(path: Path, manifest: dict[str, Any], rounds: int) -> str:
+    """Return how far a run is; one that a callback has ended is finished too."""
+    end = manifest.get("end", {})
+    if end.get("stopped_by") and end["rounds"] == rounds:
+        return f"stopped early by {end['stopped_by']}"
+    finished = (path / "model.safetensors").exists() and rounds >= manifest["rounds"]
+    return "finished" if finished else "unfinished"
 
 
 def _name(path: Path, manifest: dict[str, Any]) -> str:
@@ -145,7 +153,7 @@ def _show_run(directory: Path) -> None:
             ("curve", _spark([value for _, value in points])),
             ("cost", f"{shown_bytes(sent)} sent, {_shown_seconds(directory)}"),
         ]
-    if found["state"] != "finished":
+    if found["state"] == "unfinished":
         facts.append(("go on", f"fedkeel resume {shlex.quote(str(directory))}"))
     console().print("\n".join(f"{name:<10}{text}" for name, text in facts), markup=False, soft_wrap=True)
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from fedkeel.data.arrays import Batch, arrays
 from fedkeel.errors import DataError
 from fedkeel.streams import Stream
+from fedkeel.summary import as_html, as_text
 
 __all__ = ["Augmentation", "Batch", "Federation", "Transform"]
 
@@ -64,6 +65,27 @@ class Federation:
     def __len__(self) -> int:
         """Return the number of clients that can be drawn."""
         return len(self.offsets) - 1 - self.held_out
+
+    def __repr__(self) -> str:
+        return as_text(*self._summary())
+
+    def _repr_html_(self) -> str:
+        return as_html(*self._summary())
+
+    def _summary(self) -> tuple[str, dict[str, str]]:
+        sizes, kind = self.sizes, str(self.y.dtype).removeprefix("torch.")
+        targets = f"{kind} of shape {tuple(self.y.shape[1:])}"
+        facts = {
+            "per client": f"{int(sizes.min())} to {int(sizes.max())} samples, median {int(sizes.median())}",
+            "inputs": f"{str(self.x.dtype).removeprefix('torch.')} of shape {tuple(self.x.shape[1:])}",
+            "targets": targets if self.classes is None else f"{self.classes} classes",
+            "test set": "none" if self.test is None else f"{len(self.test[0]):,} samples",
+        }
+        if self.held_out:
+            facts["held out"] = f"{self.held_out} further clients"
+        if self.origin:
+            facts["origin"] = ", ".join(f"{key} {value}" for key, value in self.origin.items())
+        return f"Federation: {len(self):,} clients, {int(sizes.sum()):,} samples", facts
 
     @classmethod
     def from_arrays(

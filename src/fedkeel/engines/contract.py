@@ -86,6 +86,11 @@ class Choice(NamedTuple):
     reason: str = "as asked"
     figures: Mapping[str, float | str] = MappingProxyType({})
 
+    def __str__(self) -> str:
+        """Return it in a line."""
+        threads = "" if self.threads is None else f" on {self.threads} thread{'s' * (self.threads > 1)}"
+        return f"{self.engine}{threads} ({self.reason})"
+
     def describe(self) -> dict[str, Any]:
         """Return what a manifest says of the choice."""
         return {"reason": self.reason, "microseconds_per_step": dict(self.figures)}

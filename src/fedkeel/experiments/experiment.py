@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from fedkeel.algorithm import Algorithm
     from fedkeel.data import Federation
     from fedkeel.methods import Stages
+    from fedkeel.running.result import Result
     from fedkeel.running.round import Row
-    from fedkeel.running.train import Result
     from fedkeel.settings import RunSettings
     from fedkeel.task import Task
 

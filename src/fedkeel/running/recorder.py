@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping
+from typing import Any
 
 from torch import Tensor
 
@@ -37,6 +38,10 @@ class Recorder:
         session.history[:] = self.directory.keep_rows(done)
         if loaded is not None:
             session.state = unpack(session, loaded)
+            if session.best is not None and "best" in loaded.values:
+                device = session.context.oracle.device
+                kept = {name: tensor.to(device) for name, tensor in _below("best.", loaded.tensors).items()}
+                session.best.restore(loaded.values["best"], kept)
 
     def row(self, session: Session, row: Row) -> None:
         """Keep a round's row, and a checkpoint where one is due."""
@@ -55,9 +60,12 @@ class Recorder:
             **{f"server.{name}": tensor for name, tensor in leaves(state.server)},
             **{f"probes.{name}": tensor for name, tensor in leaves(state.probes)},
         }
+        values: dict[str, Any] = {"round": state.round, "stage": state.stage}
+        if session.best is not None:
+            values["best"] = session.best.values()
+            tensors |= {f"best.{name}": tensor for name, tensor in session.best.tensors().items()}
         with uninterrupted():
             self.directory.sync_rows()
-            values = {"round": state.round, "stage": state.stage}
             self.checkpoints.write(state.round, values, tensors, session.store)
         self._last = time.monotonic()
 

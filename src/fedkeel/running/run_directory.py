@@ -3,6 +3,7 @@
     experiment.toml   the experiment            manifest.json    versions, seeds, hashes, every variant
     metrics.jsonl     one row per round           timings.jsonl    what may differ between two equal runs
     checkpoints/      the last two              model.safetensors  the final model
+                                                best.safetensors   that of the best round, where it is another
 
 No pickle is read or written. A lock keeps a second process out.
 """
@@ -57,6 +58,16 @@ class RunDirectory:
         """Write what the run is. The manifest comes last: it marks the run as begun."""
         with storage_errors(self.path):
             write_durably(self.path / "experiment.toml", experiment.encode())
+            write_durably(self.path / "manifest.json", json_text(manifest, indent=2).encode())
+
+    def finish(self, manifest: Mapping[str, Any], files: Mapping[str, bytes | None]) -> None:
+        """Write the files of a run that has ended (None: there is none), then the manifest that says so."""
+        with storage_errors(self.path):
+            for name, content in files.items():
+                if content is None:
+                    (self.path / name).unlink(missing_ok=True)
+                else:
+                    write_durably(self.path / name, content)
             write_durably(self.path / "manifest.json", json_text(manifest, indent=2).encode())
 
     def manifest(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from fedkeel.engines import make_engine, settle
 from fedkeel.engines.serial import threads
 from fedkeel.options import Execution
 from fedkeel.oracle import Oracle
+from fedkeel.running.best import BestKeeper
 from fedkeel.running.interrupts import uninterrupted
 from fedkeel.running.panel import assemble
 from fedkeel.running.population import Population
@@ -28,11 +29,12 @@ class Session:
         self.store = Store()
         self.history: list[Row] = []
         self.seconds: dict[str, float] = {}  # that evaluating and probing the last round took
+        self.best: BestKeeper | None = None  # set it before the first round to keep the best model
 
     def rounds(self) -> Iterator[Row]:
         """Train to the last round; yield each round's row."""
         context = self.context
-        while self.state.round < context.settings.rounds:
+        while not self.finished:
             with uninterrupted():
                 self.change_stage()
             started = time.perf_counter()
@@ -45,7 +47,14 @@ class Session:
                 self.store.commit(outcome.memories)
                 self.history.append(row)
                 self.seconds = outcome.seconds
+                if self.best is not None:
+                    self.best.see(row, context.model(self.state), self.state.buffers)
             yield row
+
+    @property
+    def finished(self) -> bool:
+        """Tell whether the last round is played."""
+        return self.state.round >= self.context.settings.rounds
 
     def close(self) -> None:
         """Give back what the engine holds."""

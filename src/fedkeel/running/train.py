@@ -2,57 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from safetensors.torch import save
-from torch import nn
 
 from fedkeel.algorithm import Algorithm
 from fedkeel.data.federation import Federation
 from fedkeel.errors import ConfigError, Diverged, Stopped, StorageError
-from fedkeel.files import storage_errors, write_durably
 from fedkeel.methods.stages import Stages
 from fedkeel.options import Execution
 from fedkeel.probes.base import Probe
-from fedkeel.records import Record
 from fedkeel.reducers import Mean, Reducer
+from fedkeel.running.best import BestKeeper
+from fedkeel.running.callbacks import CallbackLike, CallbackList
+from fedkeel.running.ending import result_of, write_end
 from fedkeel.running.interrupts import uninterrupted
 from fedkeel.running.manifest import describe, manifest_of, same_experiment
-from fedkeel.running.panel import MethodMemories
 from fedkeel.running.recorder import Recorder
-from fedkeel.running.round import Row
+from fedkeel.running.result import Result
 from fedkeel.running.run_directory import RunDirectory, read_manifest
 from fedkeel.running.session import Session, open_session
+from fedkeel.running.shown import shown_run
 from fedkeel.running.store import Store
 from fedkeel.settings import RunSettings
 from fedkeel.task import Task
 from fedkeel.tomlfile import dump
 from fedkeel.work import Work
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a run gives: a row per round, the trained model, the server's state, the clients' memories."""
-
-    history: list[Row]
-    model: nn.Module
-    server: Record
-    memories: Mapping[int, Record]
-    manifest: Mapping[str, Any]
-    run_dir: Path | None = None
-
-    def to_pandas(self) -> Any:
-        """Return the history as a pandas DataFrame."""
-        try:
-            import pandas  # noqa: PLC0415  an extra
-        except ImportError:
-            raise ConfigError('Result.to_pandas() needs pandas: pip install "fedkeel[pandas]"') from None
-        return pandas.DataFrame(self.history)
 
 
 def train(
@@ -76,7 +54,8 @@ def train(
     workers: int | None = None,
     device: str | torch.device = "cpu",
     probes: Sequence[Probe] = (),
-    callback: Callable[[Row], None] | None = None,
+    callback: CallbackLike | Sequence[CallbackLike] | None = None,
+    progress: bool | None = None,
     experiment: Mapping[str, Any] | None = None,
 ) -> Result:
     """Train a task over a federation with a method.
@@ -101,7 +80,9 @@ def train(
         workers: processes of the engine "processes"; by default one per core.
         device: where the model and its vectors live.
         probes: diagnostics beside the ones that are always on, as in `[fk.probes.Divergence(every=5)]`.
-        callback: called with each round's row.
+        callback: called with each round's row; it may return True to end the run. Or a `Callback`, as
+            `EarlyStop(patience=5)`; or a list of them.
+        progress: show how far it is. By default only on a terminal (on stderr) and in a notebook.
         experiment: what `experiment.toml` shall hold, where the run comes from a file.
     """
     settings = RunSettings(
@@ -125,7 +106,10 @@ def train(
         device=str(device),
         checkpoint_every=checkpoint_every,
     )
-    return run(settings, execution, run_dir, resume=resume, callback=callback, experiment=experiment)
+    listeners = CallbackList(callback)
+    with shown_run(settings, progress) as display:
+        listeners.given += display
+        return run(settings, execution, run_dir, resume=resume, callback=listeners, experiment=experiment)
 
 
 def run(
@@ -134,24 +118,34 @@ def run(
     run_dir: str | Path | None = None,
     *,
     resume: bool = False,
-    callback: Callable[[Row], None] | None = None,
+    callback: CallbackList | CallbackLike | None = None,
     experiment: Mapping[str, Any] | None = None,
 ) -> Result:
     """Train what the settings say, as `train` does; `experiment` is what experiment.toml shall hold."""
     if resume and run_dir is None:
         raise ConfigError("resume=True needs run_dir: the directory of the run to go on with")
+    callbacks = callback if isinstance(callback, CallbackList) else CallbackList(callback)
     before = _begun(run_dir, resume)
     if before is not None:
         execution = execution.as_before(before)
     with closing(open_session(settings, execution)) as session:
+        session.best = BestKeeper(callbacks.selection)
         if run_dir is None:
-            _play(session, None, callback)
-            return _result(session, {}, None)
-        with closing(RunDirectory(Path(run_dir))) as directory:
-            recorder = Recorder(directory, execution.checkpoint_every)
-            manifest = take_up(session, recorder, experiment)
-            _play(session, recorder, callback)
-            return _result(session, manifest, directory)
+            stopped_by = _play(session, None, {}, callbacks)
+            result = result_of(session, {}, None, stopped_by)
+        else:
+            with closing(RunDirectory(Path(run_dir))) as directory:
+                recorder = Recorder(directory, execution.checkpoint_every)
+                manifest = take_up(session, recorder, experiment)
+                stopped_by = _play(session, recorder, manifest, callbacks)
+                result = result_of(session, manifest, directory.path, stopped_by)
+                write_end(directory, manifest, result)
+        try:
+            callbacks.run_end(result)
+        except Exception as problem:
+            _attach(problem, result)
+            raise
+        return result
 
 
 def take_up(
@@ -181,33 +175,56 @@ def _begun(run_dir: str | Path | None, resume: bool) -> dict[str, Any] | None:
     return read_manifest(Path(run_dir))
 
 
-def _play(session: Session, recorder: Recorder | None, callback: Callable[[Row], None] | None) -> None:
+def _play(
+    session: Session, recorder: Recorder | None, manifest: Mapping[str, Any], callbacks: CallbackList
+) -> str | None:
+    """Play the rounds that are left; return who ended the run early, None where its last round is played.
+
+    Whatever ends it before, it leaves a checkpoint, and what there is of the result on the exception.
+    """
     try:
-        for row in session.rounds():
+        rounds, stopped_by = session.rounds(), callbacks.run_begin(session.history)
+        while stopped_by is None and not session.finished:
+            callbacks.round_begin(session.state.round)
+            row = next(rounds)
             if recorder is not None:
                 with uninterrupted():
                     recorder.row(session, row)
-            if callback is not None:
-                callback(row)
+            stopped_by = callbacks.round_end(row)
+        if session.finished or stopped_by is None:
+            return None
+        if recorder is not None and session.state.round:
+            recorder.checkpoint(session)
+        return stopped_by
     except KeyboardInterrupt:
-        where, rounds = _rescued(session, recorder), session.context.settings.rounds
-        raise Stopped(f"stopped after {session.state.round} of {rounds} rounds{where}") from None
+        where, total = _rescued(session, recorder), session.context.settings.rounds
+        stop = Stopped(f"stopped after {session.state.round} of {total} rounds{where}")
+        stop.result = _partial(session, recorder, manifest)
+        raise stop from None
     except Diverged as problem:
         where = _rescued(session, recorder)
-        raise Diverged(f"{problem}{where}", round=problem.round, client=problem.client) from None
+        told = Diverged(f"{problem}{where}", round=problem.round, client=problem.client)
+        told.result = _partial(session, recorder, manifest)
+        raise told from None
+    except Exception as problem:
+        if not isinstance(problem, StorageError):
+            with suppress(StorageError):
+                _rescued(session, recorder)
+        _attach(problem, _partial(session, recorder, manifest))
+        raise
 
 
 def _rescued(session: Session, recorder: Recorder | None) -> str:
-    return " (nothing is kept: no run_dir was given)" if recorder is None else recorder.rescue(session)
+    if recorder is None:
+        return " (nothing is kept on disk: no run_dir was given; what there is: `result` of this exception)"
+    return recorder.rescue(session)
 
 
-def _result(session: Session, manifest: Mapping[str, Any], directory: RunDirectory | None) -> Result:
-    context, state = session.context, session.state
-    model = context.oracle.trained(context.model(state), state.buffers)
-    if directory is not None:
-        with storage_errors(directory.path):
-            tensors = {name: t.detach().cpu().clone() for name, t in model.state_dict().items()}
-            write_durably(directory.path / "model.safetensors", save(tensors))
-    path = None if directory is None else directory.path
-    memories = MethodMemories(session.store)
-    return Result(session.history, model, state.server, memories, manifest, path)
+def _attach(problem: Exception, result: Result) -> None:
+    with suppress(AttributeError):  # of an exception that takes no further attributes
+        problem.result = result  # type: ignore[attr-defined]
+
+
+def _partial(session: Session, recorder: Recorder | None, manifest: Mapping[str, Any]) -> Result:
+    path = None if recorder is None else recorder.directory.path
+    return result_of(session, manifest, path, stopped_by=None)

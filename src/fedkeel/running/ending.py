@@ -1,0 +1,69 @@
+"""How a run ends: its result, and what its directory says of the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save
+from torch import nn
+
+from fedkeel.running.panel import MethodMemories
+from fedkeel.running.result import BestRound, Result
+from fedkeel.running.run_directory import RunDirectory
+from fedkeel.running.session import Session
+
+MODEL_FILE, BEST_FILE = "model.safetensors", "best.safetensors"
+
+
+def result_of(
+    session: Session, manifest: Mapping[str, Any], path: Path | None, stopped_by: str | None
+) -> Result:
+    """Return what there is after the last finished round."""
+    context, state = session.context, session.state
+    settings, engine = context.settings, context.engine
+    choice = context.choice._replace(threads=engine.threads)
+    if manifest.get("engine") == choice.engine:  # a resumed run keeps to the first choice, and to its reason
+        told = manifest["engine_choice"]
+        choice = choice._replace(reason=told["reason"], figures=told["microseconds_per_step"])
+    return Result(
+        method=repr(settings.algorithm),
+        history=session.history,
+        trained=context.oracle.trained(context.model(state), state.buffers).eval(),
+        server=state.server,
+        memories=MethodMemories(session.store),
+        manifest=manifest,
+        choice=choice,
+        run_dir=path,
+        best=_best(session),
+        stopped_by=stopped_by,
+        task=settings.task,
+        transform=settings.federation.transform,
+    )
+
+
+def write_end(directory: RunDirectory, manifest: dict[str, Any], result: Result) -> None:
+    """Write the models of a run that has ended, and into its manifest how it did."""
+    best, rounds = result.best, len(result.history)
+    apart = best is not None and best.round + 1 != rounds
+    manifest["end"] = {
+        "rounds": rounds,
+        "stopped_by": result.stopped_by,
+        "best": None if best is None else {"round": best.round, "column": best.column},
+    }
+    files = {MODEL_FILE: _saved(result.model), BEST_FILE: _saved(best.model) if best and apart else None}
+    directory.finish(manifest, files)
+
+
+def _best(session: Session) -> BestRound | None:
+    kept = None if session.best is None else session.best.kept
+    if kept is None:
+        return None
+    model = session.context.oracle.trained(kept.vector, kept.buffers).eval()
+    return BestRound(kept.round, session.history[kept.round], kept.column, model)
+
+
+def _saved(model: nn.Module) -> bytes:
+    content: bytes = save({name: t.detach().cpu().clone() for name, t in model.state_dict().items()})
+    return content

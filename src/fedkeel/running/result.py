@@ -1,0 +1,118 @@
+"""What a run gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from fedkeel.data.federation import Federation, Transform
+from fedkeel.engines.contract import Choice
+from fedkeel.errors import ConfigError
+from fedkeel.oracle import Oracle
+from fedkeel.progress import shown_score, shown_time
+from fedkeel.records import Record
+from fedkeel.running.round import Row
+from fedkeel.summary import as_html, as_text
+from fedkeel.task import Task
+
+Trained = nn.Module | str  # a module, or why there is none
+
+
+@dataclass(frozen=True, eq=False)
+class BestRound:
+    """The best round of a run: its number (from 0), its row, its model, and the column it was chosen by."""
+
+    round: int
+    row: Row
+    column: str
+    trained: Trained = field(repr=False)
+
+    @property
+    def model(self) -> nn.Module:
+        """Return its model, in evaluation mode."""
+        return _module(self.trained)
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What a run gives: a row per round, the trained model, the server's state, the clients' memories.
+
+    `best` is the best round, None where no round was evaluated; `choice` is which engine ran it and why;
+    `stopped_by` names the callback that ended it early. It prints itself in a few lines.
+    """
+
+    method: str
+    history: list[Row]
+    trained: Trained
+    server: Record
+    memories: Mapping[int, Record]
+    manifest: Mapping[str, Any]
+    choice: Choice
+    run_dir: Path | None = None
+    best: BestRound | None = None
+    stopped_by: str | None = None
+    task: Task | None = None
+    transform: Transform | None = None
+
+    @property
+    def model(self) -> nn.Module:
+        """Return the model after the last round, in evaluation mode."""
+        return _module(self.trained)
+
+    def evaluate(self, data: Any, *, device: str | torch.device = "cpu") -> dict[str, float]:
+        """Return the loss and the metrics of the model on other data.
+
+        A `Federation` is evaluated on its test set, or on all its clients' data. A pair `(x, y)` of arrays or
+        a torch `Dataset` holds samples as the run's federation stores them: its transform is applied.
+        """
+        model = self.model
+        if self.task is None:
+            raise ConfigError("evaluate needs loss and metrics: give the task, as in fk.load(run_dir, task)")
+        if not isinstance(data, Federation):
+            data = Federation.from_arrays([data], transform=self.transform)
+        samples = data.everything if data.test is None else data.test
+        oracle = Oracle(replace(self.task, model=model), torch.device(device))
+        return oracle.evaluate(oracle.point, oracle.buffers, samples, data.prepare)
+
+    def to_pandas(self) -> Any:
+        """Return the history as a pandas DataFrame."""
+        try:
+            import pandas  # noqa: PLC0415  an extra
+        except ImportError:
+            raise ConfigError('Result.to_pandas() needs pandas: pip install "fedkeel[pandas]"') from None
+        return pandas.DataFrame(self.history)
+
+    def __repr__(self) -> str:
+        return as_text(*self._summary())
+
+    def _repr_html_(self) -> str:
+        return as_html(*self._summary())
+
+    def _summary(self) -> tuple[str, dict[str, str]]:
+        rows = self.history
+        seconds = shown_time(sum(row["seconds"] for row in rows))
+        facts = {}
+        score = next((text for row in reversed(rows) if (text := shown_score(row)) is not None), None)
+        if score is not None:
+            facts["score"] = score
+        if self.best is not None:
+            value = self.best.row[self.best.column]
+            shown = f"{100 * value:.1f} %" if self.best.column.startswith("accuracy") else f"{value:.4f}"
+            facts["best"] = f"{self.best.column} {shown} after round {self.best.round + 1}"
+        facts["engine"] = str(self.choice)
+        if self.stopped_by is not None:
+            facts["stopped by"] = self.stopped_by
+        if self.run_dir is not None:
+            facts["kept in"] = str(self.run_dir)
+        return f"Result of {self.method}: {len(rows)} round{'s' * (len(rows) != 1)} in {seconds}", facts
+
+
+def _module(trained: Trained) -> nn.Module:
+    if isinstance(trained, str):
+        raise ConfigError(trained)
+    return trained
