@@ -77,6 +77,7 @@ def main() -> None:
             **arguments(workload),
             **given["options"],
             callback=lambda _: turns.round_done(),
+            progress=False,
         )
 
 

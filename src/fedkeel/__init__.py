@@ -29,6 +29,8 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in `_
         StorageError,
         TooFewClients,
     )
+    from fedkeel.experiments.grid import RunGrid, compare, sweep
+    from fedkeel.experiments.loading import load
     from fedkeel.methods import (
         METHODS,
         MOON,
@@ -121,6 +123,7 @@ __all__ = [
     "Pathological",
     "Plan",
     "Result",
+    "RunGrid",
     "Sharp",
     "Stopped",
     "StorageError",
@@ -131,13 +134,16 @@ __all__ = [
     "Walk",
     "Work",
     "accuracy",
+    "compare",
     "data",
+    "load",
     "method",
     "models",
     "probes",
     "relaxed",
     "sharp",
     "stages",
+    "sweep",
     "train",
     "zeros_like",
 ]
@@ -156,6 +162,12 @@ _MODULES = (
     "running.result",
     "running.train",
 )
+_EXPERIMENTS = {
+    "RunGrid": "grid",
+    "compare": "grid",
+    "sweep": "grid",
+    "load": "loading",
+}  # `data` has a load too
 
 if not TYPE_CHECKING:  # or checkers would take any name for one of ours
 
@@ -163,6 +175,9 @@ if not TYPE_CHECKING:  # or checkers would take any name for one of ours
         """Import a public name from the first of the modules that has it."""
         if name in _SUBPACKAGES:
             return _import_module(f"fedkeel.{name}")
+        if name in _EXPERIMENTS:
+            found = vars(_import_module(f"fedkeel.experiments.{_EXPERIMENTS[name]}"))
+            return globals().setdefault(name, found[name])
         if name in __all__:
             for module in _MODULES:
                 found = vars(_import_module(f"fedkeel.{module}"))

@@ -43,6 +43,16 @@ def plain_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table
     return table
 
 
+def as_lines(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a plain table as text, as wide as it is."""
+    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+    lines = (
+        "  ".join(cell.rjust(width) if i else cell.ljust(width) for i, (cell, width) in enumerate(pairs))
+        for pairs in (list(zip(row, widths, strict=True)) for row in (headings, *rows))
+    )
+    return "\n".join(line.rstrip() for line in lines)
+
+
 def shown_time(seconds: float) -> str:
     """Return a length of time in the two units that matter."""
     whole = round(seconds)
@@ -182,8 +192,9 @@ class RunProgress:
         if self.live is not None:
             self.live.stop()
 
-    def begin(self, index: int, done: int = 0) -> None:
-        """Show that a run begins, or goes on after `done` rounds."""
+    def begin(self, index: int, done: int = 0, rounds: int | None = None) -> None:
+        """Show that a run begins, or goes on after `done` rounds; `rounds`: of each run, where now known."""
+        self.rounds = self.rounds if rounds is None else rounds
         self.current, self.states[index], self.done[index] = index, _RUNNING, done
         self.times.begin()
         self.recent = []

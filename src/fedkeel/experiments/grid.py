@@ -1,0 +1,222 @@
+"""Methods or values × seeds in Python: a function makes each run, and all of them make a table and a verdict.
+
+The function is called with a method (or a value) and a seed and returns what `train` returns, so whatever can
+be written in Python can be compared, and nothing of `train` is declared again here.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from fedkeel.algorithm import Algorithm
+from fedkeel.errors import ConfigError, Diverged
+from fedkeel.files import storage_errors, write_durably
+from fedkeel.methods.stages import Stages
+from fedkeel.progress import RunProgress, as_lines
+from fedkeel.report import (
+    ComparisonVerdict,
+    MethodSummary,
+    Trial,
+    find_verdict,
+    make_page,
+    parse_measure,
+    reachable_target,
+    summarise,
+)
+from fedkeel.report.charts import draw_chart
+from fedkeel.report.curves import accuracy_curves
+from fedkeel.report.style import html_table
+from fedkeel.report.tables import cells, headings, why_diverged
+from fedkeel.running.result import Result
+from fedkeel.running.shown import is_watched, part_of
+
+Method = Algorithm | Stages
+
+
+@dataclass(frozen=True, eq=False)
+class RunGrid:
+    """Runs of several methods or values, each with several seeds. It prints as a table with its verdict.
+
+    `choices` are what was compared, by name; `results` has the result of every run by (name, seed), without
+    the clients' memories; of a run that diverged it is what there was. `measure` is what a run is scored by.
+    """
+
+    kind: str
+    choices: Mapping[str, Any]
+    results: Mapping[tuple[str, int], Result]
+    trials: tuple[Trial, ...]
+    measure: str
+    given_target: float | None
+
+    @property
+    def target(self) -> float | None:
+        """Return the accuracy to reach: the one given, else the highest that every run has at its end."""
+        return self.given_target or reachable_target(self.trials)
+
+    @property
+    def table(self) -> list[MethodSummary]:
+        """Return a line per method or value: mean and spread over seeds, and what it took to the target."""
+        return summarise(self.trials, self.target, parse_measure(self.measure))
+
+    @property
+    def verdict(self) -> ComparisonVerdict:
+        """Return which is best, by how much, with intervals that hold over all pairs."""
+        return find_verdict(self.trials, parse_measure(self.measure))
+
+    @property
+    def best(self) -> Any:
+        """Return the method or value with the highest mean score; None where none is without a diverged seed.
+
+        The accuracies are of the test set where there is nothing else: what is chosen by them flatters.
+        """
+        winner = self.verdict.winner
+        return None if winner is None else self.choices[winner]
+
+    def save_page(self, path: str | Path) -> Path:
+        """Write table, verdict and curves as one HTML file."""
+        settings = f"{len(self.choices)} {self.kind}s, {len(self.results)} runs, made in Python"
+        names = list(self.choices)
+        page = make_page(
+            ", ".join(names),
+            self.trials,
+            verdict=self.verdict,
+            target=self.target,
+            commands=[f"fedkeel.{'compare' if self.kind == 'method' else 'sweep'}(…) in Python"],
+            settings=settings,
+        )
+        path = Path(path)
+        with storage_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_durably(path, page.encode())
+        return path
+
+    def __repr__(self) -> str:
+        return f"{as_lines(self._headings(), self._cells())}\n\n{self.verdict.sentence}"
+
+    def _repr_html_(self) -> str:
+        curves = accuracy_curves(self.trials)
+        picture = ""
+        if curves:
+            drawn = draw_chart(curves, x="communication rounds", y="accuracy", span_x=[0], percent=True)
+            # as a picture of its own, so that its style sheet stays out of the notebook's page
+            picture = f'<img src="data:image/svg+xml;base64,{b64encode(drawn.file().encode()).decode()}">'
+        table = html_table(self._headings(), self._cells())
+        return f"{table}<p>{escape(self.verdict.sentence)}</p>{picture}"
+
+    def _headings(self) -> list[str]:
+        return [self.kind, *headings(self.target, parse_measure(self.measure))[1:]]
+
+    def _cells(self) -> list[list[str]]:
+        return [list(cells(line)) for line in self.table]
+
+
+def compare(
+    run: Callable[[Any, int], Result],
+    methods: Iterable[Method] | Mapping[str, Method],
+    *,
+    seeds: int | Sequence[int] = 3,
+    measure: str = "final",
+    target: float | None = None,
+    progress: bool | None = None,
+) -> RunGrid:
+    """Compare methods over seeds: `run(method, seed)` trains each, as with `train(…, method, …, seed=seed)`.
+
+    Args:
+        run: called with a method and a seed; returns what `train` returns. Let the seed decide all that shall
+            vary (the split, the first weights): it is shared by all methods.
+        methods: the methods, or names and methods.
+        seeds: how many (0, 1, 2, …), or which.
+        measure: what a run is scored by: "final", "last:K", "top" or "smoothed:K" of its accuracies.
+        target: the accuracy whose cost is counted; by default the highest that every run reached.
+        progress: show how far it is. By default only on a terminal (on stderr) and in a notebook.
+    """
+    for method in methods.values() if isinstance(methods, Mapping) else (methods := list(methods)):
+        if not isinstance(method, Algorithm | Stages):
+            raise ConfigError(f"compare: {method!r} is not a method: give one, as in FedAvg()")
+    return _play(
+        "method", run, _named(methods, repr), seeds=seeds, measure=measure, target=target, progress=progress
+    )
+
+
+def sweep(
+    run: Callable[[Any, int], Result],
+    values: Iterable[Any] | Mapping[str, Any],
+    *,
+    seeds: int | Sequence[int] = 3,
+    measure: str = "final",
+    target: float | None = None,
+    progress: bool | None = None,
+) -> RunGrid:
+    """Train with several values of whatever `run(value, seed)` makes of them; all else is as in `compare`."""
+    return _play(
+        "value", run, _named(values, str), seeds=seeds, measure=measure, target=target, progress=progress
+    )
+
+
+def _play(
+    kind: str,
+    run: Callable[[Any, int], Result],
+    choices: dict[str, Any],
+    *,
+    seeds: int | Sequence[int],
+    measure: str,
+    target: float | None,
+    progress: bool | None,
+) -> RunGrid:
+    """Make the runs, seed after seed, so that a first impression of all comes early."""
+    parse_measure(measure)
+    numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+    if not choices or not numbers or len(set(numbers)) < len(numbers):
+        raise ConfigError(f"nothing to run, or twice the same: {kind}s {list(choices)}, seeds {numbers}")
+    plan = [(name, seed) for seed in numbers for name in choices]
+    results: dict[tuple[str, int], Result] = {}
+    trials: dict[tuple[str, int], Trial] = {}
+
+    def made() -> RunGrid:
+        ordered = sorted(trials, key=lambda key: list(choices).index(key[0]))
+        return RunGrid(kind, choices, results, tuple(trials[key] for key in ordered), measure, target)
+
+    shown = is_watched() if progress is None else progress
+    display = RunProgress([f"{name}, seed {seed}" for name, seed in plan], 0, stderr=True) if shown else None
+    with display or nullcontext():
+        for index, (name, seed) in enumerate(plan):
+            try:
+                with part_of(display, index):
+                    result, problem = _checked(run(choices[name], seed), name, seed), None
+            except Diverged as diverged:
+                result, problem = diverged.result, str(diverged)
+            except (Exception, KeyboardInterrupt) as other:
+                other.comparison = made()  # type: ignore[union-attr]
+                raise
+            results[name, seed] = replace(result, memories={})
+            trials[name, seed] = Trial(name, seed, result.history, problem)
+            if display is not None:
+                state = "diverged" if why_diverged(trials[name, seed]) else "done"
+                display.end(index, state, None, rounds=len(result.history))
+    return made()
+
+
+def _checked(result: object, name: str, seed: int) -> Result:
+    if not isinstance(result, Result):
+        raise ConfigError(
+            f"{name}, seed {seed}: the function returned {type(result).__name__}: give train's result"
+        )
+    return result
+
+
+def _named(given: Iterable[Any] | Mapping[str, Any], spell: Callable[[Any], str]) -> dict[str, Any]:
+    if isinstance(given, Mapping):
+        return {str(name): value for name, value in given.items()}
+    named: dict[str, Any] = {}
+    for value in given:
+        if named.setdefault(spell(value), value) is not value:
+            raise ConfigError(
+                f"{spell(value)} is given twice: leave one out, or name them: {{'a': …, 'b': …}}"
+            )
+    return named

@@ -1,0 +1,216 @@
+"""Working in Python with runs: compare, sweep, load, evaluate, and the choice of the engine."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from problems import half_square, tiny_net
+from torch import nn
+
+import fedkeel as fk
+from fedkeel.experiments.experiment import Experiment
+from fedkeel.report import Trial, find_verdict
+
+PROBLEM = tiny_net([3, 8, 5, 11])
+OPTIONS: dict[str, Any] = {"cohort": 2, "work": fk.Work(epochs=1, batch_size=3, lr=0.1), "engine": "serial"}
+
+
+def train(method: Any = None, seed: int = 0, **options: Any) -> fk.Result:
+    given = {"rounds": 3, **OPTIONS, **options}
+    return fk.train(PROBLEM.task, PROBLEM.federation, method or fk.FedAvg(), seed=seed, **given)
+
+
+def weights(model: nn.Module) -> torch.Tensor:
+    return nn.utils.parameters_to_vector(model.parameters())
+
+
+def test_compare_makes_a_table_and_a_verdict_of_a_function() -> None:
+    found = fk.compare(train, [fk.FedAvg(), fk.SCAFFOLD()], seeds=2)
+    assert [line.method for line in found.table] == ["FedAvg(lr=1.0)", repr(fk.SCAFFOLD())]
+    assert [line.seeds for line in found.table] == [2, 2]
+    trials = [
+        Trial(repr(method), seed, train(method, seed).history)
+        for method in (fk.FedAvg(), fk.SCAFFOLD())
+        for seed in (0, 1)
+    ]
+    assert found.verdict == find_verdict(trials)
+    assert repr(found.best) == found.verdict.winner
+    assert len(found.results) == 4
+    one = found.results[repr(fk.SCAFFOLD()), 1]
+    assert torch.equal(weights(one.model), weights(train(fk.SCAFFOLD(), 1).model))
+    assert "final accuracy" in str(found)
+    assert found.verdict.sentence in str(found)
+    assert "<table>" in found._repr_html_()
+    assert "data:image/svg" in found._repr_html_()
+
+
+def test_a_comparison_writes_its_page(tmp_path: Path) -> None:
+    found = fk.compare(train, {"plain": fk.FedAvg(), "steered": fk.SCAFFOLD()}, seeds=[4])
+    page = found.save_page(tmp_path / "new" / "page.html").read_text()
+    assert "<svg" in page
+    assert "steered" in page
+    assert set(found.results) == {("plain", 4), ("steered", 4)}
+
+
+def test_a_run_that_diverges_is_a_result_of_a_comparison() -> None:
+    wild = fk.FedAvg(lr=1e200)
+    found = fk.compare(train, {"wild": wild, "tame": fk.FedAvg()}, seeds=2)
+    assert found.best == fk.FedAvg()
+    assert [line.failed for line in found.table] == [2, 0]
+    assert len(found.results["wild", 0].history) < 3
+
+
+def test_what_ends_a_comparison_carries_the_runs_before() -> None:
+    def run(method: Any, seed: int) -> fk.Result:
+        if seed == 1:
+            raise fk.Stopped("stopped")
+        return train(method, seed)
+
+    with pytest.raises(fk.Stopped) as caught:
+        fk.compare(run, [fk.FedAvg(), fk.SCAFFOLD()], seeds=2)
+    assert len(caught.value.comparison.results) == 2
+
+
+def test_sweep_goes_over_the_values_of_anything() -> None:
+    def run(lr: float, seed: int) -> fk.Result:
+        return train(seed=seed, work=fk.Work(epochs=1, batch_size=3, lr=lr))
+
+    found = fk.sweep(run, [1e-9, 0.5], seeds=2)
+    assert [line.method for line in found.table] == ["1e-09", "0.5"]
+    assert found.best in {1e-9, 0.5}
+    assert str(found).startswith("value")
+    assert found.results["0.5", 1].history[0]["lr"] == 0.5
+
+
+def test_a_comparison_shows_one_display(capsys: pytest.CaptureFixture[str]) -> None:
+    fk.compare(train, [fk.FedAvg(), fk.SCAFFOLD()], seeds=1, progress=True)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert [line.partition(":")[0] for line in err.splitlines()] == [
+        "FedAvg(lr=1.0), seed 0",
+        f"{fk.SCAFFOLD()}, seed 0",
+    ]
+    assert "round 3/3" in err
+    fk.compare(
+        lambda method, seed: train(method, seed, progress=True), [fk.FedAvg()], seeds=1, progress=False
+    )
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_task_without_accuracy_has_a_table_without_a_winner() -> None:
+    task = fk.Task(PROBLEM.task.model, metrics={})
+    found = fk.compare(
+        lambda method, seed: fk.train(task, PROBLEM.federation, method, rounds=2, seed=seed, **OPTIONS),
+        [fk.FedAvg(), fk.SCAFFOLD()],
+        seeds=2,
+    )
+    assert found.best is None
+    assert "—" in str(found)
+    assert found._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: fk.compare(train, ["fedavg"]), "'fedavg' is not a method: give one, as in FedAvg()"),
+        (lambda: fk.compare(train, []), "nothing to run"),
+        (lambda: fk.compare(train, [fk.FedAvg()], seeds=0), "nothing to run"),
+        (lambda: fk.compare(train, [fk.FedAvg(), fk.FedAvg()]), "FedAvg(lr=1.0) is given twice"),
+        (lambda: fk.compare(train, [fk.FedAvg()], measure="best"), "best"),
+        (lambda: fk.sweep(lambda value, seed: None, [1]), "1, seed 0: the function returned NoneType"),
+    ],
+)
+def test_mistakes_are_refused_by_name(make: Any, message: str) -> None:
+    with pytest.raises(fk.ConfigError, match=re.escape(message)):
+        make()
+
+
+def test_the_trained_model_is_in_evaluation_mode() -> None:
+    assert not train().model.training
+    assert PROBLEM.task.model.training
+
+
+def test_a_result_evaluates_other_data() -> None:
+    result = train()
+    x, y = PROBLEM.clients[1]
+    with torch.no_grad():
+        output = result.model(torch.as_tensor(x))
+    expected = float(nn.functional.cross_entropy(output, torch.as_tensor(y)))
+    for data in ((x, y), torch.utils.data.TensorDataset(torch.as_tensor(x), torch.as_tensor(y))):
+        assert result.evaluate(data)["loss"] == pytest.approx(expected)
+    last = {name: result.history[-1][name] for name in ("loss", "accuracy")}
+    assert result.evaluate(PROBLEM.federation) == pytest.approx(last)
+
+
+def test_other_data_goes_through_the_runs_transform() -> None:
+    clients = [(torch.full((4, 3), 200, dtype=torch.uint8), torch.arange(4)) for _ in range(2)]
+    federation = fk.Federation.from_arrays(clients, transform=lambda x: x.double() / 255)
+    result = fk.train(PROBLEM.task, federation, fk.FedAvg(), rounds=2, **OPTIONS)
+    assert result.evaluate(clients[0])["loss"] == pytest.approx(result.history[-1]["loss"])
+
+
+def test_a_result_says_which_engine_ran_it_and_why(tmp_path: Path) -> None:
+    assert (train().choice.engine, train().choice.reason) == ("serial", "as asked")
+    result = train(engine="auto", run_dir=tmp_path)
+    told = result.manifest["engine_choice"]
+    assert result.choice.engine == result.manifest["engine"]
+    assert result.choice.reason == told["reason"] != "as asked"
+    again = train(engine="auto", run_dir=tmp_path, resume=True)
+    assert again.choice.reason == told["reason"]
+    assert fk.load(tmp_path).choice == result.choice
+
+
+def test_a_run_is_read_back_with_its_models(tmp_path: Path) -> None:
+    result = train(run_dir=tmp_path, rounds=6, callback=fk.KeepBest("norm", "min"))
+    loaded = fk.load(tmp_path, PROBLEM.task)
+    assert loaded.history == result.history
+    assert torch.equal(weights(loaded.model), weights(result.model))
+    assert loaded.best.round == result.best.round
+    assert torch.equal(weights(loaded.best.model), weights(result.best.model))
+    assert not loaded.model.training
+    assert loaded.evaluate(PROBLEM.federation) == result.evaluate(PROBLEM.federation)
+    assert str(loaded) == str(result)
+
+
+def test_without_its_task_a_run_made_in_python_has_all_but_its_model(tmp_path: Path) -> None:
+    result = train(run_dir=tmp_path)
+    loaded = fk.load(tmp_path)
+    assert loaded.history == result.history
+    assert loaded.best.round == result.best.round
+    for ask in (lambda: loaded.model, lambda: loaded.best.model, lambda: loaded.evaluate(PROBLEM.federation)):
+        with pytest.raises(fk.ConfigError, match=r"fk\.load\(run_dir, task\)"):
+            ask()
+    other = fk.Task(nn.Linear(4, 2), half_square, {})
+    with pytest.raises(fk.ConfigError, match="does not fit Linear: give the task that was trained"):
+        fk.load(tmp_path, other)
+
+
+def test_a_run_from_a_file_knows_its_model(tmp_path: Path) -> None:
+    experiment = Experiment().with_settings(["rounds=2", "data.clients=10", "work.epochs=1", "engine=serial"])
+    result = experiment.train(tmp_path)
+    loaded = fk.load(tmp_path)
+    assert torch.equal(weights(loaded.model), weights(result.model))
+    assert loaded.evaluate(experiment.federation()) == pytest.approx(result.evaluate(experiment.federation()))
+
+
+def test_a_run_that_was_stopped_has_its_history(tmp_path: Path) -> None:
+    def stop(row: dict[str, Any]) -> None:
+        if row["round"] == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(fk.Stopped):
+        train(run_dir=tmp_path, callback=stop)
+    loaded = fk.load(tmp_path, PROBLEM.task)
+    assert len(loaded.history) == 2
+    with pytest.raises(fk.ConfigError, match="not finished: go on with it"):
+        loaded.model  # noqa: B018
+    train(run_dir=tmp_path, resume=True)
+    assert fk.load(tmp_path, PROBLEM.task).model is not None
+    with pytest.raises(fk.Stopped):
+        train(run_dir=tmp_path, resume=True, rounds=9, callback=lambda row: stop({"round": 1}))
+    with pytest.raises(fk.ConfigError, match="not finished"):  # the model on disk is of an earlier round
+        fk.load(tmp_path, PROBLEM.task).model  # noqa: B018
