@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import runpy
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
+import torch
 
 import fedkeel as fk
 from fedkeel.experiments.expression import parse_method
@@ -40,6 +42,56 @@ def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert isinstance(result, fk.Result)
     assert len(result.history) == 2
     assert (tmp_path / "runs" / "a" / "model.safetensors").exists()
+
+
+@pytest.fixture(scope="module")
+def python_page(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """All of docs/python.md, run block after block; what it leaves."""
+    names: dict[str, Any] = {"__name__": "python_page"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("python"))
+        for index, block in enumerate(blocks("docs/python.md", "python")):
+            short = block.replace("rounds=40", "rounds=3")
+            exec(compile(short, f"docs/python.md, block {index}", "exec", dont_inherit=True), names)
+        names["page_written"] = Path("runs/page.html").exists()
+    return names
+
+
+def test_the_python_page_runs(python_page: dict[str, Any]) -> None:
+    assert len(python_page["partial"].history) == 2
+    assert python_page["page_written"]
+    assert len(python_page["comparison"].results) == 6
+    assert python_page["sweep"].best in {0.0, 0.05, 0.1}
+    assert python_page["loaded"].best.round >= 0
+    assert python_page["result"].best.column == "top3"
+
+
+def test_the_trimmed_mean_of_the_page_trims(python_page: dict[str, Any]) -> None:
+    class Up(NamedTuple):
+        delta: torch.Tensor
+
+    reducer = python_page["TrimmedMean"](0.2)
+    sent = torch.tensor([[1.0], [2.0], [3.0], [4.0], [1e9]])
+    parts = None
+    for upload in sent:
+        parts = reducer.add(parts, 1.0, Up(upload))
+    assert reducer.merge([parts]).delta.tolist() == [3.0]
+    assert repr(reducer) == "TrimmedMean(share=0.2)"
+
+
+def test_the_probe_of_the_page_is_one_where_all_clients_agree(python_page: dict[str, Any]) -> None:
+    x, y = python_page["federation"].samples(0)
+    alike = fk.Federation.from_arrays([(x, y)] * 4, transform=python_page["federation"].transform)
+    work = fk.Work(epochs=1, lr=0.1)
+    options: dict[str, Any] = {"rounds": 2, "cohort": 4, "work": work, "probes": [python_page["Agreement"]()]}
+    for engine in ("serial", "stacked-uncompiled"):
+        history = fk.train(python_page["task"], alike, fk.FedAvg(), engine=engine, **options).history
+        assert [row["agreement"] for row in history] == pytest.approx([1, 1], abs=1e-3)
+
+
+def test_what_the_page_names_is_exported() -> None:
+    for name in ("Reducer", "StackReducer", "Probe", "Metric", "Callback", "EarlyStop", "KeepBest"):
+        assert name in fk.__all__
 
 
 def test_the_methods_page_has_every_method_and_its_rule() -> None:

@@ -62,12 +62,12 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in `_
         sharp,
         stages,
     )
-    from fedkeel.probes import SwitchingRule
-    from fedkeel.reducers import Mean, Median
+    from fedkeel.probes import Probe, SwitchingRule
+    from fedkeel.reducers import Mean, Median, Reducer, StackReducer
     from fedkeel.running.callbacks import Callback, EarlyStop, KeepBest
     from fedkeel.running.result import Result
     from fedkeel.running.train import train
-    from fedkeel.task import Task, accuracy
+    from fedkeel.task import Metric, Task, accuracy
     from fedkeel.vector import Vector, zeros_like
     from fedkeel.work import Drop, InverseRoot, InverseTime, Work
 
@@ -115,6 +115,7 @@ __all__ = [
     "KeepBest",
     "Mean",
     "Median",
+    "Metric",
     "MimeLite",
     "MoFedSAM",
     "Momentum",
@@ -122,9 +123,12 @@ __all__ = [
     "Objective",
     "Pathological",
     "Plan",
+    "Probe",
+    "Reducer",
     "Result",
     "RunGrid",
     "Sharp",
+    "StackReducer",
     "Stopped",
     "StorageError",
     "SwitchingRule",
