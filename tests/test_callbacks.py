@@ -235,6 +235,14 @@ def test_an_exception_after_the_last_round_carries_the_whole_result() -> None:
     assert len(caught.value.result.history) == 6
 
 
+def test_a_mistake_in_the_first_round_leaves_a_run_that_goes_on(tmp_path: Path) -> None:
+    with pytest.raises(fk.ConfigError, match="no such column"):
+        train(run_dir=tmp_path, callback=fk.KeepBest("acuracy", "max"))
+    result = train(run_dir=tmp_path, resume=True, callback=fk.KeepBest("loss"))
+    assert len(read_rows(tmp_path)) == 6
+    assert torch.equal(weights(result.model), weights(train().model))
+
+
 class Misspelled(fk.Callback):
     def on_round_ended(self, row: dict[str, Any]) -> None:
         pass

@@ -51,6 +51,8 @@ class BestKeeper:
 
     def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """Go on with what a checkpoint holds; by the column it was chosen by before."""
+        if "round" not in values:
+            return
         before = Selection(values["metric"], values["mode"])
         if self._asked and self.selection != before:
             was = "by the evaluation there is" if before.metric is None else f"by {before.metric!r}"
@@ -59,6 +61,5 @@ class BestKeeper:
                 "go on with the same metric, or leave it out"
             )
         self.selection = before
-        if "round" in values:
-            named = {name: values[name] for name in _PLAIN}
-            self.kept = KeptModel(**named, vector=tensors["vector"], buffers=tensors["buffers"])
+        named = {name: values[name] for name in _PLAIN}
+        self.kept = KeptModel(**named, vector=tensors["vector"], buffers=tensors["buffers"])

@@ -13,7 +13,7 @@ from fedkeel.errors import ConfigError
 from fedkeel.records import ClientMemory, leaves, rebuild
 from fedkeel.running.checkpoints import Checkpoints, Loaded
 from fedkeel.running.interrupts import uninterrupted
-from fedkeel.running.round import Row, RunState
+from fedkeel.running.round import RunState
 from fedkeel.running.run_directory import RunDirectory
 from fedkeel.running.session import Session
 
@@ -27,6 +27,7 @@ class Recorder:
         self.directory, self.every = directory, every
         self.checkpoints = Checkpoints(directory.path)
         self._last = time.monotonic()
+        self._written = 0  # rows on disk
 
     def restore(self, session: Session) -> None:
         """Set a fresh session to the newest whole checkpoint, and cut the rows after it."""
@@ -36,6 +37,7 @@ class Recorder:
         if done > rounds:
             raise ConfigError(f"rounds = {rounds}: {self.directory.path} holds {done} rounds: give more")
         session.history[:] = self.directory.keep_rows(done)
+        self._written = done
         if loaded is not None:
             session.state = unpack(session, loaded)
             if session.best is not None and "best" in loaded.values:
@@ -43,9 +45,9 @@ class Recorder:
                 kept = {name: tensor.to(device) for name, tensor in _below("best.", loaded.tensors).items()}
                 session.best.restore(loaded.values["best"], kept)
 
-    def row(self, session: Session, row: Row) -> None:
-        """Keep a round's row, and a checkpoint where one is due."""
-        self.directory.append(row, session.seconds)
+    def row(self, session: Session) -> None:
+        """Keep the last round's row, and a checkpoint where one is due."""
+        self._append(session)
         done = session.state.round
         due = done % self.every == 0 if self.every else time.monotonic() - self._last > _CHECKPOINT_SECONDS
         if due or done == session.context.settings.rounds:
@@ -65,9 +67,16 @@ class Recorder:
             values["best"] = session.best.values()
             tensors |= {f"best.{name}": tensor for name, tensor in session.best.tensors().items()}
         with uninterrupted():
+            self._append(session)
             self.directory.sync_rows()
             self.checkpoints.write(state.round, values, tensors, session.store)
         self._last = time.monotonic()
+
+    def _append(self, session: Session) -> None:
+        """Write the rows that are not on disk yet: one, or none; a checkpoint counts on all of them."""
+        for row in session.history[self._written :]:
+            self.directory.append(row, session.seconds)
+            self._written += 1
 
     def rescue(self, session: Session) -> str:
         """Write a checkpoint of what is good, and say where it is."""

@@ -72,4 +72,7 @@ def part_of(display: RunProgress | None, index: int) -> Iterator[None]:
 
 def is_watched() -> bool:
     """Tell whether somebody looks: stderr is a terminal, or this is a notebook."""
-    return sys.stderr.isatty() or console(stderr=True).is_jupyter
+    stream = sys.stderr
+    if stream is None or stream.closed:
+        return False
+    return stream.isatty() or console(stderr=True).is_jupyter

@@ -189,7 +189,7 @@ def _play(
             row = next(rounds)
             if recorder is not None:
                 with uninterrupted():
-                    recorder.row(session, row)
+                    recorder.row(session)
             stopped_by = callbacks.round_end(row)
         if session.finished or stopped_by is None:
             return None
@@ -216,7 +216,7 @@ def _play(
 
 def _rescued(session: Session, recorder: Recorder | None) -> str:
     if recorder is None:
-        return " (nothing is kept on disk: no run_dir was given; what there is: `result` of this exception)"
+        return " (no run_dir was given: the finished rounds are in `result` of this exception only)"
     return recorder.rescue(session)
 
 

@@ -115,7 +115,7 @@ def _continue(
             current = _x(session)
             if recorder is not None:
                 with uninterrupted():
-                    recorder.row(session, row)
+                    recorder.row(session)
                     if snapshot is not None:
                         recorder.checkpoint(session)
             if progress is not None:
