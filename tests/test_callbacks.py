@@ -214,6 +214,8 @@ def test_what_ends_a_run_carries_what_there_is(kind: type[BaseException], tmp_pa
         assert torch.equal(weights(result.model), weights(train(rounds=3).model))
         assert result.best is not None
     assert (tmp_path / "checkpoints" / "round-00000003").is_dir()
+    told = " ".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
+    assert "after 3 of 6 rounds; the last good checkpoint is" in told
     resumed = train(run_dir=tmp_path, resume=True)
     assert torch.equal(weights(resumed.model), weights(train().model))
 

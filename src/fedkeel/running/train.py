@@ -209,7 +209,8 @@ def _play(
     except Exception as problem:
         if not isinstance(problem, StorageError):
             with suppress(StorageError):
-                _rescued(session, recorder)
+                total, where = session.context.settings.rounds, _rescued(session, recorder)
+                problem.add_note(f"fedkeel: after {session.state.round} of {total} rounds{where}")
         _attach(problem, _partial(session, recorder, manifest))
         raise
 
