@@ -10,10 +10,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fedkeel.algorithm import Algorithm
 from fedkeel.errors import StorageError
+from fedkeel.identity import stable_name
 from fedkeel.methods.stages import Stages
+from fedkeel.oracle import Oracle
 from fedkeel.running.round import RunContext
 from fedkeel.running.run_directory import RunDirectory
 from fedkeel.version import __version__
@@ -48,24 +51,36 @@ def manifest_of(context: RunContext) -> dict[str, Any]:
 def identity_of(context: RunContext) -> dict[str, Any]:
     """Return what two runs must share to be the same: everything that decides their numbers."""
     settings, oracle = context.settings, context.oracle
-    initial = hashlib.sha256(oracle.point.cpu().numpy().tobytes())
-    initial.update(oracle.buffers.cpu().numpy().tobytes())
     stages = settings.stages
     algorithm: Algorithm | Stages = stages if len(stages.parts) > 1 else stages.parts[0].method
     identity: dict[str, Any] = {
-        "task": {**settings.task.describe(), "initial": initial.hexdigest()},
+        "task": {**settings.task.describe(), **_weights(oracle)},
         "federation": settings.federation.fingerprint(),
-        "algorithm": repr(algorithm),
-        "work": repr(settings.work),
+        "algorithm": stable_name(algorithm),
+        "work": stable_name(settings.work),
         **settings.plain,
-        "reducer": repr(settings.reducer),
+        "reducer": stable_name(settings.reducer),
         "device": oracle.device.type,
     }
     if context.panel.asked:
-        identity["probes"] = [repr(probe) for probe in context.panel.asked]
+        identity["probes"] = [stable_name(probe) for probe in context.panel.asked]
     if not (stages.needs_horizon or settings.work.needs_horizon):
         del identity["rounds"]  # a run may be made longer
     return identity
+
+
+def _weights(oracle: Oracle) -> dict[str, str]:
+    """Return hashes of the weights that a run begins with, and of those that it never trains."""
+    frozen = [p.detach() for p in oracle.module.parameters() if not p.requires_grad]
+    hashes = {"initial": _hash(oracle.point, oracle.buffers)}
+    return {**hashes, "frozen": _hash(*frozen)} if frozen else hashes
+
+
+def _hash(*tensors: Tensor) -> str:
+    found = hashlib.sha256()
+    for tensor in tensors:
+        found.update(tensor.cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    return found.hexdigest()
 
 
 def describe(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,9 +99,15 @@ def describe(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def same_experiment(directory: RunDirectory, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the manifest of the run that is here, if it is of the same experiment."""
+    """Return the manifest of the run that is here, if it is of the same experiment.
+
+    Its checkpoints hold the weights it began with: a model with others may go on with it.
+    """
     before = directory.manifest()
-    told, asked = before["identity"], manifest["identity"]
+    told, asked = (
+        {**one["identity"], "task": {**one["identity"]["task"], "initial": None}}
+        for one in (before, manifest)
+    )
     for key in {**told, **asked}:
         if told.get(key) != asked.get(key):
             raise StorageError(
@@ -94,3 +115,14 @@ def same_experiment(directory: RunDirectory, manifest: Mapping[str, Any]) -> dic
                 f"not {asked.get(key)!r}; choose another directory or the same settings"
             )
     return before
+
+
+def same_start(before: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
+    """Refuse to begin a run again with other weights, where it has no checkpoint yet."""
+    told, asked = (one["identity"]["task"]["initial"] for one in (before, manifest))
+    if told != asked:
+        raise StorageError(
+            "the run was begun with other initial weights, and has no checkpoint to take them from: let the "
+            "run's seed draw them, as in Task(lambda: Net()), or call torch.manual_seed before the model is "
+            "made, or choose another directory"
+        )

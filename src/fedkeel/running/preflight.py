@@ -19,7 +19,7 @@ def check(settings: RunSettings, oracle: Oracle) -> None:
     federation, task = settings.federation, settings.task
     x, y = federation.samples(0)
     inputs, target = oracle.to_device((federation.prepare(x[:2]), y[:2]))
-    name = type(task.model).__name__
+    name = type(task.module).__name__
     try:
         with torch.no_grad():
             output = oracle.eval_copy(inputs)

@@ -22,7 +22,7 @@ from fedkeel.probes.base import Probe
 from fedkeel.records import Record
 from fedkeel.reducers import Mean, Reducer
 from fedkeel.running.interrupts import uninterrupted
-from fedkeel.running.manifest import describe, manifest_of, same_experiment
+from fedkeel.running.manifest import describe, manifest_of, same_experiment, same_start
 from fedkeel.running.panel import MethodMemories
 from fedkeel.running.recorder import Recorder
 from fedkeel.running.round import Row
@@ -162,8 +162,11 @@ def take_up(
     manifest = manifest_of(session.context)
     session.store = Store(directory=directory.path)
     if directory.holds_run:
-        manifest = same_experiment(directory, manifest)
+        before = same_experiment(directory, manifest)
         recorder.restore(session)
+        if session.state.round == 0:
+            same_start(before, manifest)
+        manifest = before
     if rounds > manifest["rounds"] or not directory.holds_run:
         manifest["rounds"] = rounds
         directory.describe(dump(experiment or describe(manifest)), manifest)
