@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fedkeel.algorithm import Algorithm
+from fedkeel.data import Federation
 from fedkeel.errors import StorageError
 from fedkeel.identity import stable_name
 from fedkeel.methods.stages import Stages
@@ -31,13 +32,7 @@ def manifest_of(context: RunContext) -> dict[str, Any]:
         "engine": context.engine.name,
         "threads": context.engine.threads,
         "engine_choice": context.choice.describe(),
-        "data": {
-            **federation.origin,
-            "clients": len(federation),
-            "held_out": federation.held_out,
-            "samples": int(federation.sizes.sum()),
-            "evaluated_on": "test set" if federation.test is not None else "all clients' data",
-        },
+        "data": _data_of(federation),
         "versions": {
             "fedkeel": __version__,
             "python": platform.python_version(),
@@ -45,6 +40,19 @@ def manifest_of(context: RunContext) -> dict[str, Any]:
             "numpy": np.__version__,
             "platform": sys.platform,
         },
+    }
+
+
+def _data_of(federation: Federation) -> dict[str, Any]:
+    """Return what a reader wants to know of the data; which data it is, the identity's hash says."""
+    augment = {} if federation.augment is None else {"augment": stable_name(federation.augment)}
+    return {
+        **federation.origin,
+        **augment,
+        "clients": len(federation),
+        "held_out": federation.held_out,
+        "samples": int(federation.sizes.sum()),
+        "evaluated_on": "test set" if federation.test is not None else "all clients' data",
     }
 
 
@@ -110,9 +118,10 @@ def same_experiment(directory: RunDirectory, manifest: Mapping[str, Any]) -> dic
     )
     for key in {**told, **asked}:
         if told.get(key) != asked.get(key):
+            why = _other_data(before["data"], manifest["data"]) if key == "federation" else ""
             raise StorageError(
                 f"{directory.path} belongs to another experiment: its {key} is {told.get(key)!r}, "
-                f"not {asked.get(key)!r}; choose another directory or the same settings"
+                f"not {asked.get(key)!r}{why}; choose another directory or the same settings"
             )
     return before
 
@@ -126,3 +135,16 @@ def same_start(before: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
             "run's seed draw them, as in Task(lambda: Net()), or call torch.manual_seed before the model is "
             "made, or choose another directory"
         )
+
+
+def _other_data(told: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
+    """Say in which of their descriptions two federations differ: two hashes tell nobody."""
+    differing = [key for key in {**told, **asked} if told.get(key) != asked.get(key)]
+    listed = ", ".join(
+        f"{key} {_shown(told.get(key))} instead of {_shown(asked.get(key))}" for key in differing
+    )
+    return f" (it has {listed})" if differing else ""
+
+
+def _shown(value: Any) -> str:
+    return "none" if value is None else " + ".join(value) if isinstance(value, list) else str(value)
