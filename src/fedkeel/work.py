@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import accumulate, pairwise
 from typing import Literal
 
 import numpy as np
@@ -45,10 +46,11 @@ class InverseRoot:
 class Work:
     """A client's local work in one round.
 
-    Exactly one of `epochs` and `steps`. `batch_size=None` takes the whole data in every step; the last,
-    shorter minibatch of an epoch is kept. The rate of round r is lr · lr_decay^r · schedule(r).
-    `clip` bounds a norm: of the minibatch gradient, or with `clip_on="direction"` of
-    gain·g + push − pull·anchor, as FL-Simulator and the authors of FedDyn do.
+    Exactly one of `epochs` and `steps`. `batch_size=None` takes the whole data in every step. `last_batch`
+    says what becomes of the samples that are left over at the end of an epoch: they are a shorter minibatch
+    ("keep"), are left out until the next epoch ("drop"), or join the minibatch before ("merge"). The rate of
+    round r is lr · lr_decay^r · schedule(r). `clip` bounds a norm: of the minibatch gradient, or with
+    `clip_on="direction"` of gain·g + push − pull·anchor, as FL-Simulator and the authors of FedDyn do.
     """
 
     epochs: Count | None = None
@@ -60,6 +62,7 @@ class Work:
     clip: Positive | None = None
     clip_on: Literal["gradient", "direction"] = "gradient"
     schedule: Drop | InverseTime | InverseRoot | None = None
+    last_batch: Literal["keep", "drop", "merge"] = "keep"
 
     def __post_init__(self) -> None:
         if (self.epochs is None) == (self.steps is None):
@@ -82,18 +85,27 @@ class Work:
         if self.steps is not None:
             return self.steps
         assert self.epochs is not None
-        return self.epochs * self._per_epoch(samples)
+        return self.epochs * len(self.epoch(samples))
+
+    def epoch(self, samples: int) -> list[int]:
+        """Return the sizes of the minibatches of an epoch over that many samples."""
+        size = min(self.batch_size or samples, samples)
+        whole, left = divmod(samples, size)
+        sizes = [size] * whole
+        if left and self.last_batch == "keep":
+            sizes.append(left)
+        elif self.last_batch == "merge":
+            sizes[-1] += left
+        return sizes
 
     def order(self, samples: int, rng: np.random.Generator) -> list[np.ndarray]:
         """Draw the minibatches of a walk: indices of samples, one array per step."""
-        count = self.count(samples)
-        if self.batch_size is None or self.batch_size >= samples:
+        count, sizes = self.count(samples), self.epoch(samples)
+        if sizes == [samples]:
             return [np.arange(samples)] * count
+        bounds = [*pairwise(accumulate(sizes, initial=0))]
         batches: list[np.ndarray] = []
         while len(batches) < count:
             shuffled = rng.permutation(samples)
-            batches += [shuffled[at : at + self.batch_size] for at in range(0, samples, self.batch_size)]
+            batches += [shuffled[start:end] for start, end in bounds]
         return batches[:count]
-
-    def _per_epoch(self, samples: int) -> int:
-        return 1 if self.batch_size is None else math.ceil(samples / self.batch_size)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedkeel.errors import DataError
 from fedkeel.methods.relaxed import Relaxed
 from fedkeel.oracle import Oracle
 from fedkeel.settings import RunSettings
+from fedkeel.work import Work
 
 
 def check(settings: RunSettings, oracle: Oracle) -> None:
@@ -68,6 +71,37 @@ def _check_labels(settings: RunSettings, classes: int, model: str) -> None:
 
 def _first_line(problem: Exception) -> str:
     return str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
+
+
+def check_leftovers(settings: RunSettings, oracle: Oracle) -> None:
+    """Refuse minibatches of one sample where the model's BatchNorm would fail on them, rounds later."""
+    sizes, work = settings.federation.sizes, settings.work
+    single = [samples for samples in sorted(set(sizes.tolist())) if 1 in work.epoch(samples)]
+    if not single or not any(isinstance(layer, _BatchNorm) for layer in oracle.module.modules()):
+        return
+    client = int((sizes == single[0]).nonzero()[0])
+    x, y = settings.federation.samples(client)
+    inputs, _ = oracle.to_device((settings.federation.prepare(x[:1]), y[:1]))
+    try:
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            copy.deepcopy(oracle.module).train()(inputs)
+    except ValueError:
+        raise DataError(_about_leftover(client, single[0], work)) from None
+
+
+def _about_leftover(client: int, samples: int, work: Work) -> str:
+    if samples == 1:
+        return (
+            f"client {client} has a single sample, on which BatchNorm cannot train: leave such clients out, "
+            "or take another normalisation, such as GroupNorm"
+        )
+    if work.batch_size == 1:
+        return "BatchNorm cannot train on minibatches of one sample: give Work a larger batch_size"
+    return (
+        f"client {client} has {samples} samples: in minibatches of {work.batch_size} one is left over, on "
+        "which BatchNorm cannot train: Work(last_batch='drop') leaves it out, 'merge' adds it to the "
+        "minibatch before"
+    )
 
 
 def warn_of_growth(settings: RunSettings) -> None:

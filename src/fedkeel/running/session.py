@@ -14,7 +14,7 @@ from fedkeel.oracle import Oracle
 from fedkeel.running.interrupts import uninterrupted
 from fedkeel.running.panel import assemble
 from fedkeel.running.population import Population
-from fedkeel.running.preflight import check, warn_of_growth
+from fedkeel.running.preflight import check, check_leftovers, warn_of_growth
 from fedkeel.running.round import Row, RunContext, RunState, play_round
 from fedkeel.running.store import Store
 from fedkeel.settings import RunSettings
@@ -75,6 +75,7 @@ def open_session(settings: RunSettings, execution: Execution | None = None) -> S
     execution = execution or Execution()
     oracle = Oracle(settings.task, torch.device(execution.device))
     check(settings, oracle)
+    check_leftovers(settings, oracle)
     warn_of_growth(settings)
     panel = assemble(settings, oracle)
     choice = settle(settings, execution, oracle)
