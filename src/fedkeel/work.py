@@ -43,6 +43,25 @@ class InverseRoot:
 
 
 @frozen
+class AdamW:
+    """Loshchilov and Hutter's adaptive steps, along the direction that the method plans.
+
+    Its moments start at zero in every round. Its weight decay stands in for that of `Work`. For methods that
+    use no more of a walk than where it ends: others ask for the sum of its rates, or for its momentum.
+    """
+
+    beta1: UnitInterval = 0.9
+    beta2: UnitInterval = 0.999
+    eps: Positive = 1e-8
+    weight_decay: NonNegative = 0.01
+
+    def __post_init__(self) -> None:
+        for name, beta in (("beta1", self.beta1), ("beta2", self.beta2)):
+            if beta == 1:
+                raise ConfigError(f"AdamW: {name} = 1: the average would never move; give a number below 1")
+
+
+@frozen
 class Work:
     """A client's local work in one round.
 
@@ -51,6 +70,7 @@ class Work:
     ("keep"), are left out until the next epoch ("drop"), or join the minibatch before ("merge"). The rate of
     round r is lr · lr_decay^r · schedule(r). `clip` bounds a norm: of the minibatch gradient, or with
     `clip_on="direction"` of gain·g + push − pull·anchor, as FL-Simulator and the authors of FedDyn do.
+    `optimizer=AdamW()` takes adaptive steps instead of plain ones.
     """
 
     epochs: Count | None = None
@@ -63,11 +83,18 @@ class Work:
     clip_on: Literal["gradient", "direction"] = "gradient"
     schedule: Drop | InverseTime | InverseRoot | None = None
     last_batch: Literal["keep", "drop", "merge"] = "keep"
+    optimizer: AdamW | None = None
 
     def __post_init__(self) -> None:
         if (self.epochs is None) == (self.steps is None):
             raise ConfigError(
                 f"Work takes exactly one of epochs and steps, not epochs={self.epochs} and steps={self.steps}"
+            )
+
+        if self.optimizer is not None and self.weight_decay:
+            raise ConfigError(
+                f"Work: weight_decay = {self.weight_decay}: with AdamW give it there, as in "
+                f"optimizer=AdamW(weight_decay={self.weight_decay})"
             )
 
     def rate(self, round: int, rounds: int) -> float:

@@ -20,6 +20,7 @@ from fedkeel.experiments.expression import (
     parse_augment,
     parse_method,
     parse_noise,
+    parse_optimizer,
     parse_probe,
     parse_schedule,
     parse_split,
@@ -132,8 +133,9 @@ def _read_work(given: object) -> object:
         del table["epochs"]
     if table["batch_size"] == ALL:
         table["batch_size"] = None
-    if isinstance(table.get("schedule"), str):
-        table["schedule"] = parse_schedule(table["schedule"])
+    for key, read in (("schedule", parse_schedule), ("optimizer", parse_optimizer)):
+        if isinstance(table.get(key), str):
+            table[key] = read(table[key])
     _check_keys(table, [field.name for field in dataclasses.fields(Work)], "work.")
     return Work(**table)
 
@@ -211,8 +213,8 @@ class Experiment(RunOptions, Execution):
         table = _plain(self.model_dump(exclude={"work"}))
         fields = dataclasses.fields(self.work)
         table["work"] = _plain({field.name: getattr(self.work, field.name) for field in fields})
-        if self.work.schedule is not None:
-            table["work"]["schedule"] = repr(self.work.schedule)
+        written = {"schedule": self.work.schedule, "optimizer": self.work.optimizer}
+        table["work"].update({key: repr(value) for key, value in written.items() if value is not None})
         if not table["data"]["options"]:
             del table["data"]["options"]
         table["work"].setdefault("batch_size", ALL)

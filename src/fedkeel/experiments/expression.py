@@ -86,6 +86,11 @@ def parse_augment(text: str) -> Any:
     return _made_of(text, augment_names(), kind="augmentation")
 
 
+def parse_optimizer(text: str) -> Any:
+    """Return the local optimizer that a text describes."""
+    return parse(text, optimizer_names(), kind="optimizer")
+
+
 def parse_schedule(text: str) -> Any:
     """Return the learning-rate schedule that a text describes."""
     return parse(text, schedule_names(), kind="schedule")
@@ -136,6 +141,13 @@ def augment_names() -> Names:
     from fedkeel.data import Augment  # noqa: PLC0415
 
     return _by_name((Augment,))
+
+
+def optimizer_names() -> Names:
+    """Return what may stand in an optimizer's expression."""
+    from fedkeel.work import AdamW  # noqa: PLC0415
+
+    return _by_name((AdamW,))
 
 
 def schedule_names() -> Names:

@@ -10,10 +10,12 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from fedkeel.errors import DataError
+from fedkeel.algorithm import Algorithm, Sharp, Walk
+from fedkeel.errors import ConfigError, DataError
 from fedkeel.methods.relaxed import Relaxed
 from fedkeel.oracle import Oracle
 from fedkeel.settings import RunSettings
+from fedkeel.vector import Vector, scalar_like
 from fedkeel.work import Work
 
 
@@ -102,6 +104,42 @@ def _about_leftover(client: int, samples: int, work: Work) -> str:
         "which BatchNorm cannot train: Work(last_batch='drop') leaves it out, 'merge' adds it to the "
         "minibatch before"
     )
+
+
+def check_optimizer(settings: RunSettings, oracle: Oracle) -> None:
+    """Refuse methods that ask more of a walk than an adaptive optimiser can tell."""
+    if settings.work.optimizer is None:
+        return
+    optimizer, x = type(settings.work.optimizer).__name__, oracle.point
+    for method, _ in settings.stages.parts:
+        asked = _asked_of_walk(method, x)
+        if asked is not None:
+            raise ConfigError(
+                f"optimizer = {optimizer}: {method!r} asks for {asked}, which {optimizer}'s steps do not "
+                "have: leave the optimizer out, or choose a method that looks at where a client ends, as "
+                "FedAvg, FedProx or FedDyn do"
+            )
+
+
+def _asked_of_walk(method: Algorithm, x: Vector) -> str | None:
+    """Return what a method wants to know of a walk besides its ends, None where it is nothing."""
+    asked, one = list[str](), scalar_like(x, 1.0)
+
+    class Asked(Walk):
+        """A walk that notes whether it is asked for its length."""
+
+        @property
+        def length(self) -> Tensor:
+            asked.append("the sum of a walk's rates (its length or mean direction)")
+            return one
+
+    down, memory = method.broadcast(method.init(x)), method.enlist(x)
+    plan = method.plan(down, memory)
+    if plan.momentum is not None:
+        return "a momentum of its own in every step"
+    dual = plan.sharp.dual if isinstance(plan.sharp, Sharp) else None
+    method.finish(Asked(plan.start, plan.start, one, one, None, dual, x), down, memory)
+    return asked[0] if asked else None
 
 
 def warn_of_growth(settings: RunSettings) -> None:

@@ -15,7 +15,7 @@ from fedkeel.oracle import Oracle
 from fedkeel.running.interrupts import uninterrupted
 from fedkeel.running.panel import assemble
 from fedkeel.running.population import Population
-from fedkeel.running.preflight import check, check_leftovers, warn_of_growth
+from fedkeel.running.preflight import check, check_leftovers, check_optimizer, warn_of_growth
 from fedkeel.running.round import Row, RunContext, RunState, play_round
 from fedkeel.running.store import Store
 from fedkeel.settings import RunSettings
@@ -77,6 +77,7 @@ def open_session(settings: RunSettings, execution: Execution | None = None) -> S
     oracle = Oracle(settings.task, _device(execution.device))
     check(settings, oracle)
     check_leftovers(settings, oracle)
+    check_optimizer(settings, oracle)
     warn_of_growth(settings)
     panel = assemble(settings, oracle)
     choice = settle(settings, execution, oracle)
