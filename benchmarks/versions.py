@@ -1,7 +1,9 @@
 """Seconds per round of two versions of fedkeel, interleaved: `python benchmarks/versions.py OLD/src NEW/src`.
 
 Each version runs in processes of its own, in turn, on the public interface alone; the figure is the ratio of
-the medians, new over old, with the quartiles of the pairs. Below 1 the new version is faster.
+the medians, new over old, with the quartiles of the pairs. Below 1 the new version is faster. Two workloads
+are about worker processes: "start" is a whole run of one round, the import of fedkeel left out, and
+"recovery" a round before which a worker was killed.
 """
 
 from __future__ import annotations
@@ -9,35 +11,56 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
+import time
+from pathlib import Path
+from typing import Any
 
 WORKLOADS = {
     "logistic": {"model": "logistic", "shape": (784,), "clients": 100, "samples": 96, "cohort": 50},
     "mlp": {"model": "mlp", "shape": (64,), "clients": 50, "samples": 36, "cohort": 10},
     "cnn": {"model": "cnn", "shape": (3, 32, 32), "clients": 20, "samples": 50, "cohort": 4},
+    "lstm": {"model": "char_lstm", "shape": (80,), "clients": 20, "samples": 24, "cohort": 4},
 }
+OF_WORKERS = ("start", "recovery")
 ENGINES = ("serial", "stacked", "processes")
 
 
 def measure(workload: str, engine: str, rounds: int) -> list[float]:
     """Return the seconds of each round after the first two, in this process."""
-    import torch  # noqa: PLC0415  the version to measure is on the path of this process alone
+    import fedkeel as fk  # noqa: PLC0415, F401  the version to measure is on the path of this process alone
+
+    if workload == "start":
+        started = time.perf_counter()
+        _train("mlp", engine, 1)
+        return [time.perf_counter() - started]
+    if workload == "recovery":
+        return _train("mlp", engine, rounds, killing=True)[3:-1:2]
+    return _train(workload, engine, rounds)[2:-1]
+
+
+def _train(workload: str, engine: str, rounds: int, killing: bool = False) -> list[float]:
+    import torch  # noqa: PLC0415
 
     import fedkeel as fk  # noqa: PLC0415
 
     spec = WORKLOADS[workload]
     generator = torch.Generator().manual_seed(0)
-    count, samples = spec["clients"], spec["samples"]
-    clients = [
-        (torch.randn(samples, *spec["shape"], generator=generator), torch.arange(samples) % 10)
-        for _ in range(count)
-    ]
-    task = fk.Task(fk.models.build(spec["model"], shape=spec["shape"], classes=10, seed=0))
+    clients = [_samples(spec, generator) for _ in range(spec["clients"])]
+    outputs = 80 if spec["model"] == "char_lstm" else 10
+    model = fk.models.build(spec["model"], shape=spec["shape"], classes=outputs, seed=0)
     seconds: list[float] = []
+
+    def see(row: Any) -> None:
+        seconds.append(row["seconds"])
+        if killing and len(seconds) > 1 and len(seconds) % 2:
+            os.kill(max(_leaves(os.getpid()), key=_resident), signal.SIGKILL)  # a worker, not its forerunners
+
     fk.train(
-        task,
+        fk.Task(model),
         fk.Federation.from_arrays(clients, clients[0]),
         fk.SCAFFOLD(),
         rounds=rounds + 2,
@@ -46,9 +69,29 @@ def measure(workload: str, engine: str, rounds: int) -> list[float]:
         engine=engine,
         threads=None if engine == "processes" else 1,
         eval_every=rounds + 2,
-        callback=lambda row: seconds.append(row["seconds"]),
+        callback=see,
     )
-    return seconds[2:-1]
+    return seconds
+
+
+def _samples(spec: dict[str, Any], generator: Any) -> tuple[Any, Any]:
+    import torch  # noqa: PLC0415
+
+    count = spec["samples"]
+    if spec["model"] == "char_lstm":
+        text = torch.randint(80, (count, *spec["shape"]), generator=generator)
+        return text, text[:, -1]
+    return torch.randn(count, *spec["shape"], generator=generator), torch.arange(count) % 10
+
+
+def _leaves(pid: int) -> list[int]:
+    """Return the processes below one that have no children."""
+    children = [int(c) for f in Path(f"/proc/{pid}/task").glob("*/children") for c in f.read_text().split()]
+    return [leaf for child in children for leaf in _leaves(child) or [child]]
+
+
+def _resident(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1])
 
 
 def timed(source: str, workload: str, engine: str, rounds: int) -> float:
@@ -72,11 +115,11 @@ def main() -> None:
     parser.add_argument("new")
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--workloads", nargs="*", default=list(WORKLOADS))
+    parser.add_argument("--workloads", nargs="*", default=[*WORKLOADS, *OF_WORKERS])
     parser.add_argument("--engines", nargs="*", default=list(ENGINES))
     given = parser.parse_args()
     for workload in given.workloads:
-        for engine in given.engines:
+        for engine in ["processes"] if workload in OF_WORKERS else given.engines:
             pairs = [
                 [timed(source, workload, engine, given.rounds) for source in (given.old, given.new)]
                 for _ in range(given.pairs)

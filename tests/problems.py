@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from contextlib import closing
 from typing import Any, NamedTuple
 
@@ -137,5 +138,6 @@ def expect(
         clip=work.clip,
         clip_on=work.clip_on,
         clip_eps=0.0,
+        adamw=work.optimizer and dataclasses.astuple(work.optimizer),
         **knobs,
     )

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from fedkeel.data import Augment, ChannelGains, ClassBrightness
 from fedkeel.errors import ConfigError
-from fedkeel.experiments.expression import parse, parse_method, parse_schedule, parse_split, spell_method
+from fedkeel.experiments.expression import (
+    parse,
+    parse_augment,
+    parse_method,
+    parse_noise,
+    parse_schedule,
+    parse_split,
+    spell_method,
+)
 from fedkeel.methods import METHODS, SCAFFOLD, Decayed, FedAvg, FedDyn, FedInit, relaxed, sharp, stages
 from fedkeel.work import Drop, InverseRoot, InverseTime
 
@@ -52,6 +61,16 @@ def test_hyphens_negative_numbers_and_lower_case_words():
 def test_repr_of_every_split_reads_back(text):
     value = parse_split(text)
     assert parse_split(repr(value)) == value
+
+
+def test_repr_of_every_noise_and_augmentation_reads_back():
+    for value in (ChannelGains(), ChannelGains(0.5), ClassBrightness(0)):
+        assert parse_noise(repr(value)) == value
+    for value in (Augment(), Augment(flip=False, pad=8)):
+        assert parse_augment(repr(value)) == value
+    assert parse_noise("class-brightness") == ClassBrightness()
+    with pytest.raises(ConfigError, match=r"'true' is not an augmentation: write one, as in 'Augment\(\)'"):
+        parse_augment("true")
 
 
 @pytest.mark.parametrize("value", [Drop(10), Drop(3, 0.5), InverseTime(), InverseRoot()], ids=repr)

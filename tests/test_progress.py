@@ -176,3 +176,4 @@ def test_results_federations_and_tasks_print_in_a_few_lines() -> None:
             assert part in str(value)
             assert html.escape(part) in value._repr_html_()
     assert repr(result) == str(result)
+    assert str(fk.Task(fk.models.mlp)).startswith("Task: a model that mlp makes from the run's seed\n")

@@ -176,6 +176,14 @@ def test_a_run_is_read_back_with_its_models(tmp_path: Path) -> None:
     assert str(loaded) == str(result)
 
 
+def test_a_task_that_makes_its_model_reads_a_run_back_too(tmp_path: Path) -> None:
+    task = fk.Task(lambda: nn.Linear(3, 4).double())
+    result = fk.train(task, PROBLEM.federation, fk.FedAvg(), rounds=2, seed=5, run_dir=tmp_path, **OPTIONS)
+    loaded = fk.load(tmp_path, task)
+    assert torch.equal(weights(loaded.model), weights(result.model))
+    assert loaded.evaluate(PROBLEM.federation) == result.evaluate(PROBLEM.federation)
+
+
 def test_without_its_task_a_run_made_in_python_has_all_but_its_model(tmp_path: Path) -> None:
     result = train(run_dir=tmp_path)
     loaded = fk.load(tmp_path)

@@ -69,13 +69,14 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in `_
     from fedkeel.running.train import train
     from fedkeel.task import Metric, Task, accuracy
     from fedkeel.vector import Vector, zeros_like
-    from fedkeel.work import Drop, InverseRoot, InverseTime, Work
+    from fedkeel.work import AdamW, Drop, InverseRoot, InverseTime, Work
 
 __all__ = [
     "IID",
     "METHODS",
     "MOON",
     "SCAFFOLD",
+    "AdamW",
     "Adaptive",
     "Algorithm",
     "Callback",

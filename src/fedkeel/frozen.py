@@ -93,7 +93,7 @@ def _explain(error: Any, cls: type, call: str | None) -> str:
             return f"{call} takes at most {len(known)} arguments: {', '.join(known) or 'none'}"
         case "missing_argument" | "missing":
             return f"{name} is missing: give it" if call is None else f"{call} needs the argument {name!r}"
-        case "model_type" | "dataclass_type" | "dict_type":
+        case "model_type" | "dataclass_type" | "dict_type" if call is None:
             return f"{name} = {error['input']!r}: it is a table: set its parts, as in {name}.{known[0]}"
     reason = error["msg"].removeprefix("Value error, ")
     reason = f"{name} = {error['input']!r}: {reason[0].lower()}{reason[1:]}"

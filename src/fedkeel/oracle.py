@@ -41,7 +41,7 @@ class Oracle:
     def __init__(self, task: Task, device: torch.device) -> None:
         self.task = task
         self.device = device
-        self.module = copy.deepcopy(task.model).to(device).train()
+        self.module = copy.deepcopy(task.module).to(device).train()
         parameters, buffers = trainable(self.module), float_buffers(self.module)
         self.layout, self.buffer_layout = Layout.of(parameters), Layout.of(buffers)
         self.point = flatten(parameters, like=parameters[0][1])
@@ -208,7 +208,7 @@ class Oracle:
 
     def trained(self, vector: Vector, buffers: Vector) -> nn.Module:
         """Return a new module of the user's class that holds the given parameters and buffers."""
-        module = copy.deepcopy(self.task.model)
+        module = copy.deepcopy(self.task.module)
         with torch.no_grad():
             for (_, parameter), view in zip(
                 trainable(module), self.layout.views(vector).values(), strict=True
@@ -229,7 +229,7 @@ class Oracle:
     def eval_copy(self) -> nn.Module:
         """Return a copy of the model in evaluation mode, for passes at other vectors."""
         if self._eval_copy is None:
-            self._eval_copy = copy.deepcopy(self.task.model).to(self.device).eval()
+            self._eval_copy = copy.deepcopy(self.task.module).to(self.device).eval()
         return self._eval_copy
 
 

@@ -33,6 +33,14 @@ class RunSettings(RunOptions):
     reducer: AnyReducer = Field(default_factory=Mean)
     probes: tuple[InstanceOf[Probe], ...] = ()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _with_its_model(cls, given: Any) -> Any:
+        task, seed = given.get("task"), given.get("seed", 0)
+        if isinstance(task, Task) and isinstance(seed, int) and seed >= 0:  # else it is refused in a moment
+            return {**given, "task": task.built(seed)}
+        return given
+
     @field_validator("algorithm")
     @classmethod
     def _is_a_method(cls, algorithm: object) -> object:

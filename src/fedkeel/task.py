@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedkeel.errors import ConfigError
+from fedkeel.identity import stable_name
 from fedkeel.layout import trainable
+from fedkeel.streams import Stream
 from fedkeel.summary import as_html, as_text
 
+Made = TypeVar("Made")
 Metric = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -27,36 +30,52 @@ def accuracy(output: Tensor, target: Tensor) -> Tensor:
 class Task:
     """What is trained: any `nn.Module`, a loss that is a mean over samples, metrics of (output, target).
 
-    The module is never changed: training works on copies. `features` names the layer whose output is the
-    penultimate feature vector (MOON and the feature studies need it); by default the model's attribute
-    `penultimate`, else the input of its last linear layer.
+    The model may also be a function or class that makes one, as in `Task(Net)` or `Task(lambda: Net(10))`: it
+    is called once per run, and what it draws comes from the run's seed. A module is never changed: training
+    works on copies, and its weights are those of the first round whatever the seed. `features` names the
+    layer whose output is the penultimate feature vector (MOON and the feature studies need it); by default
+    the model's attribute `penultimate`, else the input of its last linear layer.
     """
 
-    model: nn.Module
+    model: nn.Module | Callable[[], nn.Module]
     loss: Metric = cross_entropy
     metrics: Mapping[str, Metric] = field(default_factory=lambda: {"accuracy": accuracy})
     features: str | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.model, nn.Module):
-            raise ConfigError(f"Task: model is {type(self.model).__name__}: give a torch.nn.Module")
-        parameters = trainable(self.model)
-        if not parameters:
+        if isinstance(self.model, nn.Module):
+            _check(self.model)
+        elif not callable(self.model):
             raise ConfigError(
-                f"Task: {type(self.model).__name__} has no trainable parameters: nothing to train "
-                "(is requires_grad off?)"
+                f"Task: model is {type(self.model).__name__}: give a torch.nn.Module, or a function or class "
+                "that makes one"
             )
-        kinds = {str(p.dtype) for _, p in parameters}
-        if len(kinds) > 1:
-            raise ConfigError(f"Task: parameters of several dtypes {sorted(kinds)}: convert the model to one")
         reserved = {"round", "cohort", "loss", "seconds", "bytes_down", "bytes_up"} & set(self.metrics)
         if reserved:
             raise ConfigError(f"Task: a metric may not be called {reserved.pop()!r}: that column is taken")
 
+    def built(self, seed: int) -> Task:
+        """Return the task with its model made, from this seed; the task itself where it has a module."""
+        if isinstance(self.model, nn.Module):
+            return self
+        made = seeded(self.model, seed)
+        if not isinstance(made, nn.Module):
+            raise ConfigError(
+                f"Task: {_name(self.model)}() gave {type(made).__name__}: it must give a torch.nn.Module"
+            )
+        return replace(self, model=made)
+
+    @property
+    def module(self) -> nn.Module:
+        """Return the model, which must have been made."""
+        if not isinstance(self.model, nn.Module):
+            raise ConfigError(f"Task: {_name(self.model)} makes the model of a run: task.built(seed) has it")
+        return self.model
+
     @property
     def dtype(self) -> torch.dtype:
         """Return the dtype of the model's parameters."""
-        return trainable(self.model)[0][1].dtype
+        return trainable(self.module)[0][1].dtype
 
     def __repr__(self) -> str:
         return as_text(*self._summary())
@@ -65,17 +84,19 @@ class Task:
         return as_html(*self._summary())
 
     def _summary(self) -> tuple[str, dict[str, str]]:
+        facts = {"loss": _name(self.loss), "metrics": ", ".join(self.metrics) or "none"}
+        if not isinstance(self.model, nn.Module):
+            return f"Task: a model that {_name(self.model)} makes from the run's seed", facts
         told = self.describe()
-        facts = {"loss": told["loss"], "metrics": ", ".join(told["metrics"]) or "none"}
         return f"Task: {told['model']}, {told['parameters']:,} parameters in {told['dtype']}", facts
 
     def describe(self) -> dict[str, Any]:
         """Return what identifies this task in a manifest."""
         return {
-            "model": type(self.model).__name__,
-            "parameters": sum(p.numel() for _, p in trainable(self.model)),
+            "model": type(self.module).__name__,
+            "parameters": sum(p.numel() for _, p in trainable(self.module)),
             "dtype": str(self.dtype).removeprefix("torch."),
-            "loss": _name(self.loss),
+            "loss": stable_name(self.loss),
             "metrics": sorted(self.metrics),
         }
 
@@ -113,6 +134,25 @@ def feature_layer(module: nn.Module, name: str | None) -> tuple[nn.Module, bool]
             "name the layer, as in Task(model, features='pool')"
         )
     return linear[-1], True
+
+
+def seeded(make: Callable[[], Made], seed: int) -> Made:
+    """Return what a function makes when it draws from a seed alone; torch's generator is left as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(Stream(seed).branch("model").integer())
+        return make()
+
+
+def _check(module: nn.Module) -> None:
+    parameters = trainable(module)
+    if not parameters:
+        raise ConfigError(
+            f"Task: {type(module).__name__} has no trainable parameters: nothing to train "
+            "(is requires_grad off?)"
+        )
+    kinds = {str(p.dtype) for _, p in parameters}
+    if len(kinds) > 1:
+        raise ConfigError(f"Task: parameters of several dtypes {sorted(kinds)}: convert the model to one")
 
 
 def _name(function: Any) -> str:

@@ -11,23 +11,24 @@ from torch import Tensor
 from fedkeel.algorithm import Momentum, Plan, Sharp, Walk
 from fedkeel.oracle import Batch, Oracle
 from fedkeel.vector import Vector, norm, scalar_like
-from fedkeel.work import Work
+from fedkeel.work import AdamW, Work
 
 TINY = 1e-7  # keeps a shift finite where the gradient is zero
 
 
 class Pace(NamedTuple):
-    """What the walk takes from `Work`: this round's rate, weight decay and clipping."""
+    """What the walk takes from `Work`: this round's rate, weight decay, clipping and kind of steps."""
 
     lr: float
     weight_decay: float = 0.0
     clip: float | None = None
     clip_direction: bool = False
+    optimizer: AdamW | None = None
 
     @classmethod
     def of(cls, work: Work, lr: float) -> Pace:
         """Return the pace of local work in a round with that rate."""
-        return cls(lr, work.weight_decay, work.clip, work.clip_on == "direction")
+        return cls(lr, work.weight_decay, work.clip, work.clip_on == "direction", work.optimizer)
 
 
 class WalkResult(NamedTuple):
@@ -90,7 +91,8 @@ class _Step:
         self.momentum = plan.momentum
         self.buffer = _buffer(plan.momentum, oracle.point)
         clips = pace.clip and pace.clip_direction
-        self.affine = plan.momentum is None and not clips and plan.gain != 0
+        self.moments = None if pace.optimizer is None else Moments(pace.optimizer, oracle.point)
+        self.affine = plan.momentum is None and self.moments is None and not clips and plan.gain != 0
 
     def __call__(self, batch: Batch) -> Tensor:
         if self.sharp is None:
@@ -125,7 +127,7 @@ class _Step:
                 direction.add_(self.buffer, alpha=self.momentum.beta)
             else:
                 direction.copy_(self.buffer)
-        y.add_(direction, alpha=-self.pace.lr)
+        y.add_(direction if self.moments is None else self.moments.step(direction, y), alpha=-self.pace.lr)
 
     def _sharp_gradient(self, batch: Batch, sharp: Sharp) -> Tensor:
         """Take the gradient at the shifted point: same batch and dropout, statistics of the first pass."""
@@ -149,6 +151,24 @@ class _Step:
             oracle.grad.mul_(sharp.blend).add_(g, alpha=1.0 - sharp.blend)
         oracle.point.copy_(y)
         return loss
+
+
+class Moments:
+    """The running means of AdamW over the steps of a walk."""
+
+    def __init__(self, knobs: AdamW, y: Vector) -> None:
+        self._knobs, self._steps = knobs, 0
+        self._mean, self._square = torch.zeros_like(y), torch.zeros_like(y)
+
+    def step(self, direction: Vector, y: Vector) -> Vector:
+        """Return what y moves against, in units of the rate; weight decay is added, not multiplied in."""
+        knobs = self._knobs
+        self._steps += 1
+        self._mean.lerp_(direction, 1.0 - knobs.beta1)
+        self._square.lerp_(direction.square(), 1.0 - knobs.beta2)
+        mean = self._mean / (1.0 - knobs.beta1**self._steps)
+        root = (self._square / (1.0 - knobs.beta2**self._steps)).sqrt_().add_(knobs.eps)
+        return mean.div_(root).add_(y, alpha=knobs.weight_decay)
 
 
 def bias_of(plan: Plan, anchor: Vector) -> Vector | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import accumulate, pairwise
 from typing import Literal
 
 import numpy as np
@@ -42,13 +43,34 @@ class InverseRoot:
 
 
 @frozen
+class AdamW:
+    """Loshchilov and Hutter's adaptive steps, along the direction that the method plans.
+
+    Its moments start at zero in every round. Its weight decay stands in for that of `Work`. For methods that
+    use no more of a walk than where it ends: others ask for the sum of its rates, or for its momentum.
+    """
+
+    beta1: UnitInterval = 0.9
+    beta2: UnitInterval = 0.999
+    eps: Positive = 1e-8
+    weight_decay: NonNegative = 0.01
+
+    def __post_init__(self) -> None:
+        for name, beta in (("beta1", self.beta1), ("beta2", self.beta2)):
+            if beta == 1:
+                raise ConfigError(f"AdamW: {name} = 1: the average would never move; give a number below 1")
+
+
+@frozen
 class Work:
     """A client's local work in one round.
 
-    Exactly one of `epochs` and `steps`. `batch_size=None` takes the whole data in every step; the last,
-    shorter minibatch of an epoch is kept. The rate of round r is lr · lr_decay^r · schedule(r).
-    `clip` bounds a norm: of the minibatch gradient, or with `clip_on="direction"` of
-    gain·g + push − pull·anchor, as FL-Simulator and the authors of FedDyn do.
+    Exactly one of `epochs` and `steps`. `batch_size=None` takes the whole data in every step. `last_batch`
+    says what becomes of the samples that are left over at the end of an epoch: they are a shorter minibatch
+    ("keep"), are left out until the next epoch ("drop"), or join the minibatch before ("merge"). The rate of
+    round r is lr · lr_decay^r · schedule(r). `clip` bounds a norm: of the minibatch gradient, or with
+    `clip_on="direction"` of gain·g + push − pull·anchor, as FL-Simulator and the authors of FedDyn do.
+    `optimizer=AdamW()` takes adaptive steps instead of plain ones.
     """
 
     epochs: Count | None = None
@@ -60,11 +82,19 @@ class Work:
     clip: Positive | None = None
     clip_on: Literal["gradient", "direction"] = "gradient"
     schedule: Drop | InverseTime | InverseRoot | None = None
+    last_batch: Literal["keep", "drop", "merge"] = "keep"
+    optimizer: AdamW | None = None
 
     def __post_init__(self) -> None:
         if (self.epochs is None) == (self.steps is None):
             raise ConfigError(
                 f"Work takes exactly one of epochs and steps, not epochs={self.epochs} and steps={self.steps}"
+            )
+
+        if self.optimizer is not None and self.weight_decay:
+            raise ConfigError(
+                f"Work: weight_decay = {self.weight_decay}: with AdamW give it there, as in "
+                f"optimizer=AdamW(weight_decay={self.weight_decay})"
             )
 
     def rate(self, round: int, rounds: int) -> float:
@@ -82,18 +112,27 @@ class Work:
         if self.steps is not None:
             return self.steps
         assert self.epochs is not None
-        return self.epochs * self._per_epoch(samples)
+        return self.epochs * len(self.epoch(samples))
+
+    def epoch(self, samples: int) -> list[int]:
+        """Return the sizes of the minibatches of an epoch over that many samples."""
+        size = min(self.batch_size or samples, samples)
+        whole, left = divmod(samples, size)
+        sizes = [size] * whole
+        if left and self.last_batch == "keep":
+            sizes.append(left)
+        elif self.last_batch == "merge":
+            sizes[-1] += left
+        return sizes
 
     def order(self, samples: int, rng: np.random.Generator) -> list[np.ndarray]:
         """Draw the minibatches of a walk: indices of samples, one array per step."""
-        count = self.count(samples)
-        if self.batch_size is None or self.batch_size >= samples:
+        count, sizes = self.count(samples), self.epoch(samples)
+        if sizes == [samples]:
             return [np.arange(samples)] * count
+        bounds = [*pairwise(accumulate(sizes, initial=0))]
         batches: list[np.ndarray] = []
         while len(batches) < count:
             shuffled = rng.permutation(samples)
-            batches += [shuffled[at : at + self.batch_size] for at in range(0, samples, self.batch_size)]
+            batches += [shuffled[start:end] for start, end in bounds]
         return batches[:count]
-
-    def _per_epoch(self, samples: int) -> int:
-        return 1 if self.batch_size is None else math.ceil(samples / self.batch_size)

@@ -93,3 +93,18 @@ def test_ctrl_c_while_modules_are_imported_prints_no_traceback(tmp_path, module)
         preexec_fn=interruptible,
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+@pytest.mark.parametrize(
+    ("redirection", "code", "told"),
+    [
+        (">&-", 0, ""),
+        ("2>&-", 0, ""),
+        ("> /dev/full", 6, "error: cannot write to standard output: No space left on device\n"),
+        ("| head -c 1 > /dev/null", 0, ""),
+    ],
+)
+def test_a_stdout_that_is_closed_full_or_not_read_ends_without_a_traceback(redirection, code, told):
+    line = f"{sys.executable} -m fedkeel methods {redirection}"
+    done = subprocess.run(line, shell=True, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (code, told)

@@ -1,16 +1,18 @@
-"""What docs/data.md says of models and of Shakespeare is so."""
+"""What docs/data.md says of models, of noise and of Shakespeare is so."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 from torch import Tensor
 
 import fedkeel as fk
+from fedkeel.experiments.experiment import DataSettings, Experiment
 
 PAGE = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
 NOTICE = "THE_COMEDY_OF_ERRORS_COMMERCIALLY"
@@ -23,6 +25,22 @@ def test_every_model_on_the_page_has_the_parameters_beside_it() -> None:
     for name, shown in rows:
         model = getattr(fk.models, name)()
         assert sum(p.numel() for p in model.parameters()) == int(shown.replace(",", "")), name
+
+
+def test_the_file_with_noise_reads_and_its_table_names_every_key() -> None:
+    (shown,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    data = Experiment.from_table(tomllib.loads(shown)).data
+    assert data.noise == ["ChannelGains(0.2)", "ClassBrightness(0.1)"]
+    assert data.augment == "Augment(flip=True, pad=4)"
+    for key in re.findall(r"^\| `data\.(\w+)` \| `--", PAGE, re.MULTILINE):
+        assert key in DataSettings.model_fields
+
+
+@pytest.mark.parametrize("name", ["digits", "synthetic"])
+def test_noise_is_refused_where_the_page_says_so(name: str) -> None:
+    settings = [f"data.name={name}", "data.clients=4", "data.noise=ChannelGains"]
+    with pytest.raises(fk.DataError, match=f"on '{name}': noise is for pictures"):
+        Experiment().with_settings(settings).federation()
 
 
 def equal_windows(dataset: fk.Dataset) -> int:

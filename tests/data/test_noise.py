@@ -7,6 +7,7 @@ from fedkeel.data.federation import Federation
 from fedkeel.data.noise import Augment, ChannelGains, ClassBrightness, add_noise
 from fedkeel.data.partition import DirichletByClient
 from fedkeel.data.sources import Dataset
+from fedkeel.errors import ConfigError, DataError
 
 torch.set_num_threads(1)
 
@@ -90,10 +91,27 @@ def test_noise_on_something_else_than_pictures_is_refused():
     table = Federation.from_arrays([(torch.rand(4, 3), torch.tensor([0, 1, 0, 1]))])
     with pytest.raises(ValueError, match=r"noise is for pictures.*\(3,\)"):
         add_noise(table, ChannelGains())
-    with pytest.raises(ValueError, match="sigma is -1"):
-        ChannelGains(-1)
-    with pytest.raises(ValueError, match="pad is -1"):
-        Augment(pad=-1)
+    with pytest.raises(DataError, match=r"augmentation is for pictures.*\(3,\): leave it out, or take"):
+        Augment()(table.x, generator())
+    with pytest.raises(DataError, match=r"pictures with classes, but the targets are torch.float32"):
+        add_noise(Federation.from_arrays([(pictures(4), torch.rand(4))]), ChannelGains())
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ChannelGains(-1), "sigma is -1; use 0"),
+        (lambda: ClassBrightness("much"), "sigma is 'much'; use 0"),
+        (lambda: ChannelGains(float("nan")), "sigma is nan; use 0"),
+        (lambda: ChannelGains(True), "sigma is True; use 0"),
+        (lambda: Augment(pad=-1), "pad is -1; use 0 or a positive whole number"),
+        (lambda: Augment(pad=1.5), "pad is 1.5; use 0 or a positive whole number"),
+        (lambda: Augment(4), "flip is 4; use True or False"),
+    ],
+)
+def test_wrong_strengths_are_refused_when_they_are_given(make, message):
+    with pytest.raises(ConfigError, match=message):
+        make()
 
 
 def slow_augment(x, augment, drawn):

@@ -323,7 +323,10 @@ def total(output: Tensor, target: Tensor) -> Tensor:
     ("layer", "reason"),
     [
         (nn.Dropout(0.5), "the layer '0' (Dropout) draws random numbers"),
-        (nn.BatchNorm1d(3), "the layer '0' (BatchNorm1d) mixes the samples"),
+        (
+            nn.Sequential(nn.Unflatten(1, (1, 3)), nn.BatchNorm1d(1), nn.Flatten()),
+            "the layer '0.1' (BatchNorm1d) mixes the samples",
+        ),
         (Last(), "the layer '0.lstm' (LSTM) runs a recurrent kernel"),
         (Noisy(), "cannot be mapped over clients"),
         (Centred(), "minibatches of unequal size"),

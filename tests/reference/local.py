@@ -41,6 +41,9 @@ class Local:
     clip_on: str = "gradient"
     clip_eps: float = 1e-6
     rho: float = 0.0  # of the sharp plug-in
+    adamw: tuple | None = None  # beta1, beta2, eps and its own weight decay
+    moments: tuple = (0.0, 0.0)
+    taken: int = 0
 
     @property
     def length(self):
@@ -69,6 +72,17 @@ class Local:
         """Clip a direction (without its terms in y), where directions are what is clipped."""
         wanted = self.clip is not None and self.clip_on == "direction"
         return clipped(direction, self.clip, self.clip_eps) if wanted else direction
+
+    def step(self, y, direction):
+        """The point after a step along a direction: of SGD, or of AdamW as Loshchilov and Hutter write it."""
+        if self.adamw is None:
+            return y - self.lr * (direction + self.wd * y)
+        beta1, beta2, eps, decay = self.adamw
+        m, v = self.moments
+        m, v = beta1 * m + (1 - beta1) * direction, beta2 * v + (1 - beta2) * direction**2
+        self.moments, self.taken = (m, v), self.taken + 1
+        mean, square = m / (1 - beta1**self.taken), v / (1 - beta2**self.taken)
+        return y - self.lr * (mean / (np.sqrt(square) + eps) + decay * y)
 
     def full_gradient(self, x):
         """The gradient at x over all the client's samples: loss alone."""

@@ -122,15 +122,16 @@ def simulate(
     clip_eps=1e-6,
     weights=None,
     population_weight=None,
+    adamw=None,
     **knobs,
 ):
     """Run `rounds` rounds and return one dictionary a round.
 
     `clients[i]` is (X, Y); `cohorts[r]` the clients of round r in drawn order; `batches(r, i)` the index
     arrays of client i's local steps. `weights[i]` is client i's weight (1 each by default), and
-    `population_weight` their sum unless given. `lr` is the local rate; a method's own is `server_lr`. Every
-    method takes `relaxed={...}` and `sharp=rho`; `method="stages"` takes `stages=[{"method", "until",
-    "memory", **knobs}, ...]`.
+    `population_weight` their sum unless given. `adamw` is (beta1, beta2, eps, weight decay), where the steps
+    are AdamW's. `lr` is the local rate; a method's own is `server_lr`. Every method takes `relaxed={...}` and
+    `sharp=rho`; `method="stages"` takes `stages=[{"method", "until", "memory", **knobs}, ...]`.
     Each dictionary holds `x` (after the round), what the method keeps (dictionaries are by client and hold
     only those that took part), `broadcast`, `starts`, `ends`, `lengths`, `share`, `mean` (of the uploads).
     """
@@ -141,7 +142,7 @@ def simulate(
     def make_local(r, i, rho):
         X, Y = clients[i]
         rate = lr * lr_decay**r
-        return Local(problem, X, Y, batches(r, i), rate, weight_decay, clip, clip_on, clip_eps, rho)
+        return Local(problem, X, Y, batches(r, i), rate, weight_decay, clip, clip_on, clip_eps, rho, adamw)
 
     plan = schedule(method, rounds, knobs)
     name, first_knobs, _, _ = plan.pop(0)

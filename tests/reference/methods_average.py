@@ -19,7 +19,7 @@ class FedAvg(Method):
     def client(self, local, i, x, start):
         y = start
         for k in local.batches:
-            y = y - local.lr * (local.cut(local.g(y, k)) + local.wd * y)
+            y = local.step(y, local.cut(local.g(y, k)))
         return {"D": y - x}, y
 
     def server(self, mean, share):
@@ -36,7 +36,7 @@ class FedProx(FedAvg):
     def client(self, local, i, x, start):
         y = start
         for k in local.batches:
-            y = y - local.lr * (local.cut(local.g(y, k) - self.mu * x) + self.mu * y + local.wd * y)
+            y = local.step(y, local.cut(local.g(y, k) - self.mu * x) + self.mu * y)
         return {"D": y - x}, y
 
 
@@ -46,7 +46,7 @@ class FedNova(Method):
     def client(self, local, i, x, start):
         y = start
         for k in local.batches:
-            y = y - local.lr * (local.cut(local.g(y, k)) + local.wd * y)
+            y = local.step(y, local.cut(local.g(y, k)))
         return {"normalised": (y - x) / local.length, "length": local.length}, y
 
     def server(self, mean, share):
@@ -65,7 +65,7 @@ class FedSAM(FedAvg):
         for k in local.batches:
             e = ascend(local.plain(y, k), self.rho)
             g = local.trim(local.plain(y + e, k))
-            y = y - local.lr * (local.cut(g) + local.wd * y)
+            y = local.step(y, local.cut(g))
         return {"D": y - x}, y
 
 
@@ -107,7 +107,7 @@ class FedNTD(FedAvg):
 
         y = start
         for k in local.batches:
-            y = y - local.lr * (local.cut(local.g(y, k, distil)) + local.wd * y)
+            y = local.step(y, local.cut(local.g(y, k, distil)))
         return {"D": y - x}, y
 
 
@@ -161,6 +161,6 @@ class MOON(FedAvg):
 
         y = start
         for k in local.batches:
-            y = y - local.lr * (local.cut(local.g(y, k, contrast)) + local.wd * y)
+            y = local.step(y, local.cut(local.g(y, k, contrast)))
         self.last_i[i] = y
         return {"D": y - x}, y

@@ -19,7 +19,7 @@ class SCAFFOLD(Method):
         c, c_i = self.c, self.c_i.get(i, self.zero)
         y = start
         for k in local.batches:
-            y = y - local.lr * (local.cut(local.g(y, k) - c_i + c) + local.wd * y)
+            y = local.step(y, local.cut(local.g(y, k) - c_i + c))
         second = c_i - c + (start - y) / local.length
         c_new = local.full_gradient(x) if self.option == "I" else second
         self.c_i[i] = c_new
@@ -46,9 +46,9 @@ class FedDyn(Method):
         for k in local.batches:
             g = local.g(y, k)
             if self.regularize:
-                y = y - local.lr * (local.cut(g - h_i - a * x) + a * y + local.wd * y)
+                y = local.step(y, local.cut(g - h_i - a * x) + a * y)
             else:
-                y = y - local.lr * (local.cut(g) + local.wd * y)
+                y = local.step(y, local.cut(g))
         self.h_i[i] = h_i - a * (y - x)
         return {"D": y - x}, y
 
@@ -75,7 +75,7 @@ class FedSpeed(Method):
             here = local.plain(y, k)
             there = local.plain(y + ascend(here, self.rho), k)
             g = local.trim((1 - self.blend) * here + self.blend * there)
-            y = y - local.lr * (local.cut(g - g_i - x / lam) + y / lam + local.wd * y)
+            y = local.step(y, local.cut(g - g_i - x / lam) + y / lam)
         g_i = g_i - (y - x) / lam
         self.g_i[i] = g_i
         return {"amended": y - x - lam * g_i, "amended_end": y - lam * g_i}, y
@@ -101,7 +101,7 @@ class FedSMOO(Method):
             e = ascend(local.plain(y, k) - mu - self.s, self.rho)
             mu = mu + e - self.s
             g = local.trim(local.plain(y + e, k))
-            y = y - local.lr * (local.cut(g - h_i - a * x) + a * y + local.wd * y)
+            y = local.step(y, local.cut(g - h_i - a * x) + a * y)
         self.h_i[i] = h_i - a * (y - x)
         self.mu_i[i] = mu
         return {"D": y - x, "mu": mu}, y

@@ -17,7 +17,7 @@ class FedCM(Method):
         a, M = self.alpha, self.M
         y = start
         for k in local.batches:
-            y = y - local.lr * (local.cut(a * local.g(y, k) + (1 - a) * M) + local.wd * y)
+            y = local.step(y, local.cut(a * local.g(y, k) + (1 - a) * M))
         return {"D": y - x, "length": local.length}, y
 
     def server(self, mean, share):
@@ -39,7 +39,7 @@ class MimeLite(Method):
         b, m = self.beta, self.m
         y = start
         for k in local.batches:
-            y = y - local.lr * (local.cut((1 - b) * local.g(y, k) + b * m) + local.wd * y)
+            y = local.step(y, local.cut((1 - b) * local.g(y, k) + b * m))
         return {"D": y - x, "full": local.full_gradient(x)}, y
 
     def server(self, mean, share):
@@ -85,7 +85,7 @@ class FedANAG(Method):
         b, m = self.beta, self.m
         y = start
         for k in local.batches:
-            y = y - local.lr * (local.cut((1 + b) * local.g(y, k) + b**2 * m) + local.wd * y)
+            y = local.step(y, local.cut((1 + b) * local.g(y, k) + b**2 * m))
         return {"D": y - x, "length": local.length}, y
 
     def server(self, mean, share):
@@ -111,7 +111,7 @@ class FedACG(Method):
         z = x
         y = start
         for k in local.batches:
-            y = y - local.lr * (local.cut(local.g(y, k) - self.beta * z) + self.beta * y + local.wd * y)
+            y = local.step(y, local.cut(local.g(y, k) - self.beta * z) + self.beta * y)
         return {"D": y - z}, y
 
     def server(self, mean, share):
@@ -134,7 +134,7 @@ class FedSAGD(Method):
         for k in local.batches:
             m = self.beta * self.v + local.g(y, k)
             direction = local.cut(m - self.lam * x) + (self.lam + self.mu) * y
-            y = y - local.lr * (direction + local.wd * y)
+            y = local.step(y, direction)
         return {"D": y - x, "length": local.length}, y
 
     def server(self, mean, share):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 import warnings
@@ -14,7 +15,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from fedkeel.errors import FedkeelError
+from fedkeel.errors import FedkeelError, StorageError
 from fedkeel.version import __version__
 
 _DEBUG = "--debug"
@@ -165,7 +166,23 @@ def _readable_warnings() -> Iterator[None]:
 
 def main() -> None:
     """Run the command line."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a pipe in the C locale cannot say ± otherwise
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed, as by >&-: there is nobody to tell
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure"):  # a pipe in the C locale cannot say ± otherwise
             stream.reconfigure(errors="replace")
-    app()
+    try:
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
+    except OSError as problem:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  Python would try to write the rest again
+        if isinstance(problem, BrokenPipeError):
+            sys.exit(1)
+        if _DEBUG in sys.argv:
+            traceback.print_exc()
+        where = problem.filename or "standard output"
+        print(f"error: cannot write to {where}: {problem.strerror or problem}", file=sys.stderr)
+        sys.exit(StorageError.exit_code)

@@ -70,8 +70,8 @@ def compare(
 ) -> None:
     """Compare methods over seeds: a table, a verdict with its confidence interval, a page with curves.
 
-    A seed decides the split, the first model, the cohorts and the minibatches, and is shared by all methods.
-    Without --target, the highest accuracy that every run reached serves.
+    A seed decides the split, the noise, the first model, the cohorts and the minibatches, and is shared by
+    all methods. Without --target, the highest accuracy that every run reached serves.
     """
     from fedkeel.experiments.comparison import Comparison  # noqa: PLC0415  heavy
 

@@ -25,6 +25,8 @@ fedkeel run --method scaffold --rounds 100
 
 fedkeel run --method "relaxed(scaffold(lr=0.5), beta=0.1)" --split "DirichletByClass(0.3)" --lr 0.05
 
+fedkeel run --data cifar10 --model cnn --noise "ChannelGains(0.2)" --augment "Augment(pad=4)"
+
 fedkeel run experiment.toml --seed 1 --set work.weight_decay=0.001 --out runs/mine
 
 fedkeel run --json --rounds 20 > result.json"""

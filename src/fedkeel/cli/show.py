@@ -137,7 +137,7 @@ def _show_run(directory: Path) -> None:
     rows, manifest = found["rows"], found["manifest"]
     facts = [
         ("method", found["method"]),
-        ("data", ", ".join(f"{key} {value}" for key, value in manifest["data"].items())),
+        ("data", ", ".join(f"{key} {_shown(value)}" for key, value in manifest["data"].items())),
         ("work", manifest["identity"]["work"]),
         ("cohort", f"{manifest['identity']['cohort']} clients per round, {manifest['identity']['sampling']}"),
         ("engine", f"{manifest['engine']}, {manifest['threads']} threads"),
@@ -156,6 +156,11 @@ def _show_run(directory: Path) -> None:
     if found["state"] == "unfinished":
         facts.append(("go on", f"fedkeel resume {shlex.quote(str(directory))}"))
     console().print("\n".join(f"{name:<10}{text}" for name, text in facts), markup=False, soft_wrap=True)
+
+
+def _shown(value: Any) -> str:
+    """Return a fact about the data; several noises are applied one after the other."""
+    return " + ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _shown_seconds(directory: Path) -> str:

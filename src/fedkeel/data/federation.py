@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fedkeel.data.arrays import Batch, arrays
 from fedkeel.errors import DataError
+from fedkeel.identity import stable_name
 from fedkeel.streams import Stream
 from fedkeel.summary import as_html, as_text
 
@@ -174,7 +175,7 @@ class Federation:
         for name, tensor in (*self._tensors(), ("index", self.index), ("offsets", self.offsets)):
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
             digest.update(tensor.contiguous().numpy().data)
-        digest.update(repr((self.held_out, self.transform, self.augment)).encode())
+        digest.update(stable_name((self.held_out, self.transform, self.augment)).encode())
         return digest.hexdigest()
 
     def _tensors(self) -> list[tuple[str, Tensor]]:

@@ -11,6 +11,7 @@ they are scaled, with a generator keyed by (seed, round, client).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import Protocol
 
 import numpy as np
@@ -73,10 +74,10 @@ def add_noise(federation: Federation, *noises: PictureNoise, seed: int = 0) -> F
 
     A sample that several clients share becomes several samples; held-out clients get noise too.
     """
-    if federation.x.ndim != 4 or federation.y.is_floating_point():
+    check_pictures("noise", federation.x)
+    if federation.y.is_floating_point():
         raise DataError(
-            f"noise is for pictures (n, channels, height, width) with classes, but a sample has shape "
-            f"{tuple(federation.x.shape[1:])} and its target type {federation.y.dtype}"
+            f"noise is for pictures with classes, but the targets are {federation.y.dtype}: leave it out"
         )
     sizes = federation.offsets.diff()
     clients = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
@@ -99,11 +100,14 @@ class Augment:
     pad: int = 4
 
     def __post_init__(self) -> None:
-        if self.pad < 0:
-            raise ConfigError(f"{self}: pad is {self.pad}; use 0 or a positive number of pixels")
+        if not isinstance(self.flip, bool):
+            raise ConfigError(f"{self}: flip is {self.flip!r}; use True or False")
+        if isinstance(self.pad, bool) or not isinstance(self.pad, Integral) or self.pad < 0:
+            raise ConfigError(f"{self}: pad is {self.pad!r}; use 0 or a positive whole number of pixels")
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """Vary a batch (n, c, h, w) of bytes or floats; one gather for all its pictures."""
+        check_pictures("augmentation", x)
         n, channels, height, width = x.shape
         columns = torch.arange(width).expand(n, width)
         if self.flip:
@@ -114,6 +118,15 @@ class Augment:
         pixels = rows[:, :, None] * (width + 2 * self.pad) + columns[:, None, :]
         padded = functional.pad(x, (self.pad,) * 4).flatten(2)
         return padded.gather(2, pixels.reshape(n, 1, -1).expand(n, channels, -1)).view(x.shape)
+
+
+def check_pictures(what: str, x: Tensor) -> None:
+    """Refuse samples that are no pictures; `what` is for pictures only."""
+    if x.ndim != 4:
+        raise DataError(
+            f"{what} is for pictures (channels, height, width), but a sample has shape {tuple(x.shape[1:])}: "
+            "leave it out, or take data of pictures, as cifar10 or mnist"
+        )
 
 
 def _normals(seed: int, purpose: str, rows: int, columns: int) -> Tensor:
@@ -130,5 +143,5 @@ def _like(x: Tensor, changed: Tensor) -> Tensor:
 
 
 def _check(noise: object, sigma: float) -> None:
-    if not 0 <= sigma < float("inf"):
-        raise ConfigError(f"{noise}: sigma is {sigma}; use 0 (no noise) or a positive number")
+    if isinstance(sigma, bool) or not isinstance(sigma, Real) or not 0 <= sigma < float("inf"):
+        raise ConfigError(f"{noise}: sigma is {sigma!r}; use 0 (no noise) or a positive number")

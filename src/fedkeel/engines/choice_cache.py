@@ -25,7 +25,7 @@ def fingerprint(settings: RunSettings, oracle: Oracle, candidates: Sequence[str]
     federation, work = settings.federation, settings.work
     facts = {
         "form": _VERSION,
-        "model": repr(settings.task.model),
+        "model": repr(settings.task.module),
         "task": settings.task.describe(),
         "layout": repr(oracle.layout),
         "sample": [list(federation.x.shape[1:]), str(federation.x.dtype), repr(federation.transform)],

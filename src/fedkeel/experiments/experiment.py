@@ -1,8 +1,8 @@
 """Experiments: everything that defines a run, as one frozen value that a TOML file can hold.
 
-Methods, splits and schedules are written as expressions (see `fedkeel.experiments.expression`).
+Methods, splits, noise and schedules are written as expressions (see `fedkeel.experiments.expression`).
 TOML has no word for "nothing": `batch_size = "all"` takes the whole data in every step, `clients = "all"` all
-natural groups.
+natural groups, and `noise = "none"` or `augment = "none"` leaves the pictures as they are.
 """
 
 from __future__ import annotations
@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Field, field_validator
 
 from fedkeel.errors import ConfigError, DataError, FedkeelError, did_you_mean
-from fedkeel.experiments.expression import parse_method, parse_probe, parse_schedule, parse_split
+from fedkeel.experiments.expression import (
+    parse_augment,
+    parse_method,
+    parse_noise,
+    parse_optimizer,
+    parse_probe,
+    parse_schedule,
+    parse_split,
+)
 from fedkeel.frozen import Count, FrozenModel, Seed
 from fedkeel.options import Execution, RunOptions
 from fedkeel.tomlfile import dump
@@ -24,14 +32,14 @@ from fedkeel.work import Work
 
 if TYPE_CHECKING:
     from fedkeel.algorithm import Algorithm
-    from fedkeel.data import Federation
+    from fedkeel.data import Dataset, Federation
     from fedkeel.methods import Stages
     from fedkeel.running.result import Result
     from fedkeel.running.round import Row
     from fedkeel.settings import RunSettings
     from fedkeel.task import Task
 
-ALL = "all"
+ALL, NONE = "all", "none"
 _WORK = Work(epochs=5, batch_size=20, lr=0.1)
 _EITHER = {"work.epochs": "work.steps", "work.steps": "work.epochs"}  # giving one takes the other away
 
@@ -47,8 +55,40 @@ class _Section(BaseModel):
     model_config = FrozenModel.model_config
 
 
+def _read_noise(given: object) -> list[str] | None:
+    """Check the expressions of noise; one alone may stand without a list."""
+    texts: list[Any] = list(given) if isinstance(given, list | tuple) else [given]
+    if not texts or (len(texts) == 1 and _is_none(texts[0])):
+        return None
+    for text in texts:
+        _check_text("data.noise", parse_noise, text)
+    return texts
+
+
+def _read_augment(given: object) -> Any:
+    if _is_none(given):
+        return None
+    _check_text("data.augment", parse_augment, given)
+    return given
+
+
+def _is_none(given: object) -> bool:
+    return given is None or (isinstance(given, str) and given.strip().lower() == NONE)
+
+
+def _check_text(key: str, parse: Callable[[Any], Any], text: object) -> None:
+    """Read an expression; a mistake in it is told with its key and the text as given."""
+    try:
+        parse(text)
+    except ConfigError as problem:
+        raise ConfigError(f"{key} = {text!r}: {problem}") from None
+
+
 class DataSettings(_Section):
-    """Which data, and how it is split over how many clients; its seed is the run's where none is given."""
+    """Which data, how it is split over how many clients, and what changes its pictures.
+
+    Its seed is the run's where none is given; noise is drawn with the seed of the split, or with its own.
+    """
 
     name: str = Field("digits", description="Data set, as digits or cifar10.")
     split: str = Field(
@@ -60,6 +100,13 @@ class DataSettings(_Section):
     )
     seed: Seed | None = Field(None, description="Seed of the split, instead of the run's.")
     held_out: Annotated[int, Field(ge=0)] = Field(0, description="Clients held out of training.")
+    noise: Annotated[list[str] | None, BeforeValidator(_read_noise)] = Field(
+        None, description='Noise on pictures, as "ChannelGains(0.2)" or ClassBrightness; repeatable.'
+    )
+    noise_seed: Seed | None = Field(None, description="Seed of the noise, instead of the split's.")
+    augment: Annotated[str | None, BeforeValidator(_read_augment)] = Field(
+        None, description='Pictures varied in training, as Augment or "Augment(flip=True, pad=4)".'
+    )
     options: dict[str, Any] = Field(default_factory=dict, description="What the data set's loader is given.")
 
     @field_validator("split")
@@ -86,8 +133,9 @@ def _read_work(given: object) -> object:
         del table["epochs"]
     if table["batch_size"] == ALL:
         table["batch_size"] = None
-    if isinstance(table.get("schedule"), str):
-        table["schedule"] = parse_schedule(table["schedule"])
+    for key, read in (("schedule", parse_schedule), ("optimizer", parse_optimizer)):
+        if isinstance(table.get(key), str):
+            table[key] = read(table[key])
     _check_keys(table, [field.name for field in dataclasses.fields(Work)], "work.")
     return Work(**table)
 
@@ -165,8 +213,8 @@ class Experiment(RunOptions, Execution):
         table = _plain(self.model_dump(exclude={"work"}))
         fields = dataclasses.fields(self.work)
         table["work"] = _plain({field.name: getattr(self.work, field.name) for field in fields})
-        if self.work.schedule is not None:
-            table["work"]["schedule"] = repr(self.work.schedule)
+        written = {"schedule": self.work.schedule, "optimizer": self.work.optimizer}
+        table["work"].update({key: repr(value) for key, value in written.items() if value is not None})
         if not table["data"]["options"]:
             del table["data"]["options"]
         table["work"].setdefault("batch_size", ALL)
@@ -183,14 +231,21 @@ class Experiment(RunOptions, Execution):
         return made
 
     def federation(self) -> Federation:
-        """Load the data and split it."""
-        from fedkeel.data import load  # noqa: PLC0415  heavy
+        """Load the data, split it, and add its noise and augmentation."""
+        from fedkeel.data import add_noise, load  # noqa: PLC0415  heavy
 
         data = self.data
         seed = self.seed if data.seed is None else data.seed
+        augment = None if data.augment is None else parse_augment(data.augment)
         try:
             dataset = load(data.name, **data.options)
-            federation = dataset.split(parse_split(data.split), clients=data.clients, seed=seed)
+            _check_pictures(data, dataset)
+            federation = dataset.split(
+                parse_split(data.split), clients=data.clients, seed=seed, augment=augment
+            )
+            if data.noise is not None:
+                noise_seed = seed if data.noise_seed is None else data.noise_seed
+                federation = add_noise(federation, *map(parse_noise, data.noise), seed=noise_seed)
         except FedkeelError:
             raise
         except (ValueError, TypeError) as problem:
@@ -246,6 +301,18 @@ class Experiment(RunOptions, Execution):
         return run(
             self.settings(), self.execution(), run_dir, resume=resume, callback=callback, experiment=table
         )
+
+
+def _check_pictures(data: DataSettings, dataset: Dataset) -> None:
+    """Refuse noise and augmentation where the samples are no pictures."""
+    from fedkeel.data.noise import check_pictures  # noqa: PLC0415  heavy
+
+    for key, given, what in (("noise", data.noise, "noise"), ("augment", data.augment, "augmentation")):
+        if given is not None:
+            try:
+                check_pictures(what, dataset.x)
+            except DataError as problem:
+                raise DataError(f"data.{key} = {given!r} on {data.name!r}: {problem}") from None
 
 
 def _plain(table: Mapping[str, Any]) -> dict[str, Any]:

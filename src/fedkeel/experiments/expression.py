@@ -1,8 +1,8 @@
 """Reads values written as call expressions: `relaxed(scaffold(lr=0.5), beta=0.1)`, `DirichletByClass(0.1)`.
 
-This is how methods, splits and schedules are named on the command line and in experiment files. The text is
-parsed, never evaluated: only names of a given table can be called. A bare name is a call without arguments,
-case, hyphens and underscores do not matter, and `repr` of every value reads back as the value.
+This is how methods, splits, noise and schedules are named on the command line and in experiment files. The
+text is parsed, never evaluated: only names of a given table can be called. A bare name is a call without
+arguments, case, hyphens and underscores do not matter, and `repr` of every value reads back as the value.
 """
 
 from __future__ import annotations
@@ -26,20 +26,24 @@ _HYPHEN = re.compile(r"""("[^"]*"|'[^']*')|(?<=[A-Za-z0-9_])-(?=[A-Za-z_])""")
 def parse(text: str, names: Names, *, kind: str = "value") -> Any:
     """Return the value that an expression describes; `kind` is what an error message calls it."""
     if not isinstance(text, str):
-        raise ConfigError(f"{text!r} is not a {kind}: write it as text, as in {_example(names)!r}")
+        raise ConfigError(
+            f"{text!r} is not {_with_article(kind)}: write it as text, as in {_example(names)!r}"
+        )
     text = re.sub(r"\s", " ", text).strip()
     if not text:
-        raise ConfigError(f"an empty text is not a {kind}: write one, as in {_example(names)!r}")
+        raise ConfigError(f"an empty text is not {_with_article(kind)}: write one, as in {_example(names)!r}")
     if len(text) > _LONGEST:
-        raise ConfigError(f"a {kind} of {len(text)} characters: the longest that is read has {_LONGEST}")
+        raise ConfigError(
+            f"{_with_article(kind)} of {len(text)} characters: the longest that is read has {_LONGEST}"
+        )
     source = _HYPHEN.sub(lambda hit: hit.group(1) or "_", text)
     try:
         tree = ast.parse(source, mode="eval")
     except SyntaxError as problem:
         position = min(max((problem.offset or 1) - 1, 0), len(text))
-        raise ConfigError(_pointed(text, position, f"not a {kind}: {problem.msg}")) from None
+        raise ConfigError(_pointed(text, position, f"not {_with_article(kind)}: {problem.msg}")) from None
     except (ValueError, RecursionError, MemoryError) as problem:
-        raise ConfigError(f"{text[:60]!r} is not a {kind}: {problem}") from None
+        raise ConfigError(f"{text[:60]!r} is not {_with_article(kind)}: {problem}") from None
     return _Reader(text, {_plain(name): call for name, call in names.items()}, names, kind).top(tree.body)
 
 
@@ -70,6 +74,21 @@ def spell_method(text: str) -> str:
 def parse_split(text: str) -> Any:
     """Return the splitter that a text describes."""
     return parse(text, split_names(), kind="split")
+
+
+def parse_noise(text: str) -> Any:
+    """Return the noise on pictures that a text describes."""
+    return _made_of(text, noise_names(), kind="kind of noise")
+
+
+def parse_augment(text: str) -> Any:
+    """Return the augmentation that a text describes."""
+    return _made_of(text, augment_names(), kind="augmentation")
+
+
+def parse_optimizer(text: str) -> Any:
+    """Return the local optimizer that a text describes."""
+    return parse(text, optimizer_names(), kind="optimizer")
 
 
 def parse_schedule(text: str) -> Any:
@@ -110,6 +129,27 @@ def split_names() -> Names:
     return _by_name((IID, DirichletByClass, DirichletByClient, Pathological, Natural))
 
 
+def noise_names() -> Names:
+    """Return what may stand in the expression of a noise."""
+    from fedkeel.data import ChannelGains, ClassBrightness  # noqa: PLC0415
+
+    return _by_name((ChannelGains, ClassBrightness))
+
+
+def augment_names() -> Names:
+    """Return what may stand in an augmentation's expression."""
+    from fedkeel.data import Augment  # noqa: PLC0415
+
+    return _by_name((Augment,))
+
+
+def optimizer_names() -> Names:
+    """Return what may stand in an optimizer's expression."""
+    from fedkeel.work import AdamW  # noqa: PLC0415
+
+    return _by_name((AdamW,))
+
+
 def schedule_names() -> Names:
     """Return what may stand in a schedule's expression."""
     from fedkeel.work import Drop, InverseRoot, InverseTime  # noqa: PLC0415
@@ -129,7 +169,7 @@ class _Reader(NamedTuple):
         """Read the whole text: it must be a name or a call."""
         if not isinstance(node, ast.Name | ast.Call):
             raise ConfigError(
-                f"{self.text!r} is not a {self.kind}: write one, as in {_example(self.names)!r}"
+                f"{self.text!r} is not {_with_article(self.kind)}: write one, as in {_example(self.names)!r}"
             )
         return self.read(node)
 
@@ -184,6 +224,18 @@ class _Reader(NamedTuple):
     def position(self, node: ast.expr) -> int:
         """Return where a part begins, in characters (the parser counts bytes)."""
         return len(self.text.encode()[: node.col_offset].decode(errors="ignore"))
+
+
+def _made_of(text: str, names: Names, *, kind: str) -> Any:
+    """Return what a text describes; a bare `true` or `none` describes nothing."""
+    made = parse(text, names, kind=kind)
+    if made is None or isinstance(made, bool):
+        raise ConfigError(f"{text!r} is not {_with_article(kind)}: write one, as in {_example(names)!r}")
+    return made
+
+
+def _with_article(kind: str) -> str:
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
 
 
 def _pointed(text: str, position: int, message: str) -> str:

@@ -39,6 +39,8 @@ def load(run_dir: str | Path, task: Task | None = None) -> Result:
             task, transform = experiment.task(federation), federation.transform
         except FedkeelError as problem:  # it was made in Python, or its data is not here
             missing = f"{missing} ({problem})"
+    else:
+        task = task.built(manifest["identity"]["seed"])
     end = manifest.get("end") or {"rounds": manifest["rounds"], "stopped_by": None, "best": None}
     over = end["rounds"] == len(rows)
     told = manifest["engine_choice"]
@@ -74,7 +76,7 @@ def _model(file: Path, task: Task | None, missing: str) -> Trained:
         return _UNFINISHED.format(file.parent)
     if task is None:
         return f"{file.parent}: what the model is made of is not known: {missing}"
-    module: nn.Module = deepcopy(task.model)
+    module: nn.Module = deepcopy(task.module)
     try:
         module.load_state_dict(load_file(file))
     except (OSError, SafetensorError) as problem:

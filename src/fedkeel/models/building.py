@@ -13,7 +13,7 @@ from fedkeel.models.recurrent import char_lstm
 from fedkeel.models.residual import resnet18, resnet18_gn, resnet20, resnet34
 from fedkeel.models.simple import cnn, logistic, mlp
 from fedkeel.models.vgg import vgg11
-from fedkeel.streams import Stream
+from fedkeel.task import seeded
 
 Shape = tuple[int, ...]
 
@@ -27,9 +27,7 @@ def build(
     """
     if name not in _BUILDERS:
         raise ConfigError(f"there is no model {name!r}; {did_you_mean(name, names())}")
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(Stream(seed).branch("model").integer())
-        return _BUILDERS[name](tuple(shape), classes).to(dtype)
+    return seeded(lambda: _BUILDERS[name](tuple(shape), classes).to(dtype), seed)
 
 
 def names() -> tuple[str, ...]:

@@ -10,10 +10,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fedkeel.algorithm import Algorithm
+from fedkeel.data import Federation
 from fedkeel.errors import StorageError
+from fedkeel.identity import stable_name
 from fedkeel.methods.stages import Stages
+from fedkeel.oracle import Oracle
 from fedkeel.running.round import RunContext
 from fedkeel.running.run_directory import RunDirectory
 from fedkeel.version import __version__
@@ -28,13 +32,7 @@ def manifest_of(context: RunContext) -> dict[str, Any]:
         "engine": context.engine.name,
         "threads": context.engine.threads,
         "engine_choice": context.choice.describe(),
-        "data": {
-            **federation.origin,
-            "clients": len(federation),
-            "held_out": federation.held_out,
-            "samples": int(federation.sizes.sum()),
-            "evaluated_on": "test set" if federation.test is not None else "all clients' data",
-        },
+        "data": _data_of(federation),
         "versions": {
             "fedkeel": __version__,
             "python": platform.python_version(),
@@ -45,27 +43,52 @@ def manifest_of(context: RunContext) -> dict[str, Any]:
     }
 
 
+def _data_of(federation: Federation) -> dict[str, Any]:
+    """Return what a reader wants to know of the data; which data it is, the identity's hash says."""
+    augment = {} if federation.augment is None else {"augment": stable_name(federation.augment)}
+    return {
+        **federation.origin,
+        **augment,
+        "clients": len(federation),
+        "held_out": federation.held_out,
+        "samples": int(federation.sizes.sum()),
+        "evaluated_on": "test set" if federation.test is not None else "all clients' data",
+    }
+
+
 def identity_of(context: RunContext) -> dict[str, Any]:
     """Return what two runs must share to be the same: everything that decides their numbers."""
     settings, oracle = context.settings, context.oracle
-    initial = hashlib.sha256(oracle.point.cpu().numpy().tobytes())
-    initial.update(oracle.buffers.cpu().numpy().tobytes())
     stages = settings.stages
     algorithm: Algorithm | Stages = stages if len(stages.parts) > 1 else stages.parts[0].method
     identity: dict[str, Any] = {
-        "task": {**settings.task.describe(), "initial": initial.hexdigest()},
+        "task": {**settings.task.describe(), **_weights(oracle)},
         "federation": settings.federation.fingerprint(),
-        "algorithm": repr(algorithm),
-        "work": repr(settings.work),
+        "algorithm": stable_name(algorithm),
+        "work": stable_name(settings.work),
         **settings.plain,
-        "reducer": repr(settings.reducer),
+        "reducer": stable_name(settings.reducer),
         "device": oracle.device.type,
     }
     if context.panel.asked:
-        identity["probes"] = [repr(probe) for probe in context.panel.asked]
+        identity["probes"] = [stable_name(probe) for probe in context.panel.asked]
     if not (stages.needs_horizon or settings.work.needs_horizon):
         del identity["rounds"]  # a run may be made longer
     return identity
+
+
+def _weights(oracle: Oracle) -> dict[str, str]:
+    """Return hashes of the weights that a run begins with, and of those that it never trains."""
+    frozen = [p.detach() for p in oracle.module.parameters() if not p.requires_grad]
+    hashes = {"initial": _hash(oracle.point, oracle.buffers)}
+    return {**hashes, "frozen": _hash(*frozen)} if frozen else hashes
+
+
+def _hash(*tensors: Tensor) -> str:
+    found = hashlib.sha256()
+    for tensor in tensors:
+        found.update(tensor.cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    return found.hexdigest()
 
 
 def describe(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,13 +107,44 @@ def describe(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def same_experiment(directory: RunDirectory, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the manifest of the run that is here, if it is of the same experiment."""
+    """Return the manifest of the run that is here, if it is of the same experiment.
+
+    Its checkpoints hold the weights it began with: a model with others may go on with it.
+    """
     before = directory.manifest()
-    told, asked = before["identity"], manifest["identity"]
+    told, asked = (
+        {**one["identity"], "task": {**one["identity"]["task"], "initial": None}}
+        for one in (before, manifest)
+    )
     for key in {**told, **asked}:
         if told.get(key) != asked.get(key):
+            why = _other_data(before["data"], manifest["data"]) if key == "federation" else ""
             raise StorageError(
                 f"{directory.path} belongs to another experiment: its {key} is {told.get(key)!r}, "
-                f"not {asked.get(key)!r}; choose another directory or the same settings"
+                f"not {asked.get(key)!r}{why}; choose another directory or the same settings"
             )
     return before
+
+
+def same_start(before: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
+    """Refuse to begin a run again with other weights, where it has no checkpoint yet."""
+    told, asked = (one["identity"]["task"]["initial"] for one in (before, manifest))
+    if told != asked:
+        raise StorageError(
+            "the run was begun with other initial weights, and has no checkpoint to take them from: let the "
+            "run's seed draw them, as in Task(lambda: Net()), or call torch.manual_seed before the model is "
+            "made, or choose another directory"
+        )
+
+
+def _other_data(told: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
+    """Say in which of their descriptions two federations differ: two hashes tell nobody."""
+    differing = [key for key in {**told, **asked} if told.get(key) != asked.get(key)]
+    listed = ", ".join(
+        f"{key} {_shown(told.get(key))} instead of {_shown(asked.get(key))}" for key in differing
+    )
+    return f" (it has {listed})" if differing else ""
+
+
+def _shown(value: Any) -> str:
+    return "none" if value is None else " + ".join(value) if isinstance(value, list) else str(value)

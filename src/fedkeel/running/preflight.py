@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
+from torch.nn.modules.batchnorm import _BatchNorm
 
-from fedkeel.errors import DataError
+from fedkeel.algorithm import Algorithm, Sharp, Walk
+from fedkeel.errors import ConfigError, DataError
 from fedkeel.methods.relaxed import Relaxed
 from fedkeel.oracle import Oracle
 from fedkeel.settings import RunSettings
+from fedkeel.vector import Vector, scalar_like
+from fedkeel.work import Work
 
 
 def check(settings: RunSettings, oracle: Oracle) -> None:
@@ -19,7 +24,7 @@ def check(settings: RunSettings, oracle: Oracle) -> None:
     federation, task = settings.federation, settings.task
     x, y = federation.samples(0)
     inputs, target = oracle.to_device((federation.prepare(x[:2]), y[:2]))
-    name = type(task.model).__name__
+    name = type(task.module).__name__
     try:
         with torch.no_grad():
             output = oracle.eval_copy(inputs)
@@ -68,6 +73,73 @@ def _check_labels(settings: RunSettings, classes: int, model: str) -> None:
 
 def _first_line(problem: Exception) -> str:
     return str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
+
+
+def check_leftovers(settings: RunSettings, oracle: Oracle) -> None:
+    """Refuse minibatches of one sample where the model's BatchNorm would fail on them, rounds later."""
+    sizes, work = settings.federation.sizes, settings.work
+    single = [samples for samples in sorted(set(sizes.tolist())) if 1 in work.epoch(samples)]
+    if not single or not any(isinstance(layer, _BatchNorm) for layer in oracle.module.modules()):
+        return
+    client = int((sizes == single[0]).nonzero()[0])
+    x, y = settings.federation.samples(client)
+    inputs, _ = oracle.to_device((settings.federation.prepare(x[:1]), y[:1]))
+    try:
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            copy.deepcopy(oracle.module).train()(inputs)
+    except ValueError:
+        raise DataError(_about_leftover(client, single[0], work)) from None
+
+
+def _about_leftover(client: int, samples: int, work: Work) -> str:
+    if samples == 1:
+        return (
+            f"client {client} has a single sample, on which BatchNorm cannot train: leave such clients out, "
+            "or take another normalisation, such as GroupNorm"
+        )
+    if work.batch_size == 1:
+        return "BatchNorm cannot train on minibatches of one sample: give Work a larger batch_size"
+    return (
+        f"client {client} has {samples} samples: in minibatches of {work.batch_size} one is left over, on "
+        "which BatchNorm cannot train: Work(last_batch='drop') leaves it out, 'merge' adds it to the "
+        "minibatch before"
+    )
+
+
+def check_optimizer(settings: RunSettings, oracle: Oracle) -> None:
+    """Refuse methods that ask more of a walk than an adaptive optimiser can tell."""
+    if settings.work.optimizer is None:
+        return
+    optimizer, x = type(settings.work.optimizer).__name__, oracle.point
+    for method, _ in settings.stages.parts:
+        asked = _asked_of_walk(method, x)
+        if asked is not None:
+            raise ConfigError(
+                f"optimizer = {optimizer}: {method!r} asks for {asked}, which {optimizer}'s steps do not "
+                "have: leave the optimizer out, or choose a method that looks at where a client ends, as "
+                "FedAvg, FedProx or FedDyn do"
+            )
+
+
+def _asked_of_walk(method: Algorithm, x: Vector) -> str | None:
+    """Return what a method wants to know of a walk besides its ends, None where it is nothing."""
+    asked, one = list[str](), scalar_like(x, 1.0)
+
+    class Asked(Walk):
+        """A walk that notes whether it is asked for its length."""
+
+        @property
+        def length(self) -> Tensor:
+            asked.append("the sum of a walk's rates (its length or mean direction)")
+            return one
+
+    down, memory = method.broadcast(method.init(x)), method.enlist(x)
+    plan = method.plan(down, memory)
+    if plan.momentum is not None:
+        return "a momentum of its own in every step"
+    dual = plan.sharp.dual if isinstance(plan.sharp, Sharp) else None
+    method.finish(Asked(plan.start, plan.start, one, one, None, dual, x), down, memory)
+    return asked[0] if asked else None
 
 
 def warn_of_growth(settings: RunSettings) -> None:

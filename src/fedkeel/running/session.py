@@ -9,13 +9,14 @@ import torch
 
 from fedkeel.engines import make_engine, settle
 from fedkeel.engines.serial import threads
+from fedkeel.errors import ConfigError
 from fedkeel.options import Execution
 from fedkeel.oracle import Oracle
 from fedkeel.running.best import BestKeeper
 from fedkeel.running.interrupts import uninterrupted
 from fedkeel.running.panel import assemble
 from fedkeel.running.population import Population
-from fedkeel.running.preflight import check, warn_of_growth
+from fedkeel.running.preflight import check, check_leftovers, check_optimizer, warn_of_growth
 from fedkeel.running.round import Row, RunContext, RunState, play_round
 from fedkeel.running.store import Store
 from fedkeel.settings import RunSettings
@@ -82,8 +83,10 @@ def open_session(settings: RunSettings, execution: Execution | None = None) -> S
     For those who want to see the state between rounds; `train` is the easy way. Close it after.
     """
     execution = execution or Execution()
-    oracle = Oracle(settings.task, torch.device(execution.device))
+    oracle = Oracle(settings.task, _device(execution.device))
     check(settings, oracle)
+    check_leftovers(settings, oracle)
+    check_optimizer(settings, oracle)
     warn_of_growth(settings)
     panel = assemble(settings, oracle)
     choice = settle(settings, execution, oracle)
@@ -91,6 +94,23 @@ def open_session(settings: RunSettings, execution: Execution | None = None) -> S
     stages, population = settings.stages.fixed(settings.rounds), Population.of(settings)
     context = RunContext(settings, stages, population, engine, oracle, panel, choice)
     return Session(context, first_state(context))
+
+
+def _device(name: str) -> torch.device:
+    """Return a device that exists on this machine."""
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as problem:
+        kind = torch.accelerator.current_accelerator()
+        others = [f"{kind}:{index}" for index in range(torch.accelerator.device_count())]
+        raise ConfigError(
+            f"device = {name!r}: PyTorch cannot compute there ({str(problem).splitlines()[0]}); "
+            f"this machine has {', '.join(['cpu', *others])}"
+        ) from None
+    if device.type == "meta":
+        raise ConfigError("device = 'meta' holds no numbers: choose cpu")
+    return device
 
 
 def first_state(context: RunContext) -> RunState:

@@ -20,7 +20,7 @@ from fedkeel.running.best import BestKeeper
 from fedkeel.running.callbacks import CallbackLike, CallbackList
 from fedkeel.running.ending import result_of, write_end
 from fedkeel.running.interrupts import uninterrupted
-from fedkeel.running.manifest import describe, manifest_of, same_experiment
+from fedkeel.running.manifest import describe, manifest_of, same_experiment, same_start
 from fedkeel.running.recorder import Recorder
 from fedkeel.running.result import Result
 from fedkeel.running.run_directory import RunDirectory, read_manifest
@@ -156,8 +156,11 @@ def take_up(
     manifest = manifest_of(session.context)
     session.store = Store(directory=directory.path)
     if directory.holds_run:
-        manifest = same_experiment(directory, manifest)
+        before = same_experiment(directory, manifest)
         recorder.restore(session)
+        if session.state.round == 0:
+            same_start(before, manifest)
+        manifest = before
     if rounds > manifest["rounds"] or not directory.holds_run:
         manifest["rounds"] = rounds
         directory.describe(dump(experiment or describe(manifest)), manifest)

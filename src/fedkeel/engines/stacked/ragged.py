@@ -33,12 +33,9 @@ class BatchShape(NamedTuple):
     @classmethod
     def of(cls, settings: RunSettings) -> BatchShape:
         """Return the shape that holds every minibatch any client of the federation can have."""
-        sizes, limit = settings.federation.sizes, settings.work.batch_size
-        if limit is None:
-            return cls(int(sizes.max()), bool(sizes.min() != sizes.max()))
-        last = torch.where(sizes < limit, sizes, sizes % limit)
-        widest = min(limit, int(sizes.max()))
-        return cls(widest, bool(((last != 0) & (last != widest)).any()))
+        work, clients = settings.work, set(settings.federation.sizes.tolist())
+        sizes = {size for samples in clients for size in work.epoch(samples)}
+        return cls(max(sizes), len(sizes) > 1)
 
 
 class StepInputs(NamedTuple):

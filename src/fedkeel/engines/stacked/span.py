@@ -94,7 +94,7 @@ def linear_model(settings: RunSettings, oracle: Oracle) -> LinearModel | None:
     if layer is None or settings.federation.augment is not None:
         return None
     samples = int(settings.federation.sizes.max())
-    width = min(settings.work.batch_size or samples, samples)
+    width = max(settings.work.epoch(samples))
     steps, size = settings.work.count(samples), layer.in_features
     inside = 2 * steps * width * samples + samples * size * (samples / layer.out_features + 3)
     outside = 4 * steps * width * size

@@ -27,6 +27,8 @@ class Unstackable(Unsuited):
 
 def stackable_model(settings: RunSettings, oracle: Oracle, padded: bool) -> StackedModel:
     """Return the model prepared for many clients; raise `Unstackable` where results would differ."""
+    if settings.work.optimizer is not None:
+        raise Unstackable(f"{type(settings.work.optimizer).__name__}'s steps are taken client by client")
     for name, layer in oracle.module.named_modules():
         reason = _reason(layer, padded)
         if reason is not None:

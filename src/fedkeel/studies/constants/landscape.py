@@ -50,7 +50,7 @@ class LossLandscape:
         stream: Stream,
     ) -> None:
         self.loss = settings.task.loss
-        self.module = copy.deepcopy(settings.task.model).to(device).double().eval()
+        self.module = copy.deepcopy(settings.task.module).to(device).double().eval()
         self.layout = Layout.of(trainable(self.module))
         self.buffer_layout = Layout.of(float_buffers(self.module))
         self.clients = tuple(clients)

@@ -85,7 +85,7 @@ def measure_noise(loss: ClientLoss, work: Work, draws: int, stream: Stream) -> M
     whole = loss.loss_gradient().gradient
     gradient2 = float(whole @ whole)
     samples = loss.landscape.size(loss.client)
-    if work.batch_size is None or work.batch_size >= samples:
+    if work.epoch(samples) == [samples]:
         return MinibatchNoise(0.0, gradient2, gradient2, gradient2**0.5, 0)
     order = replace(work, epochs=None, steps=draws).order(samples, stream.numpy())
     variance, square, longest = 0.0, 0.0, gradient2**0.5
