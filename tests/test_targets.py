@@ -54,7 +54,7 @@ REFUSED: list[tuple[str, fk.Task, Any, str]] = [
         "(n, 1) and (n,)",
         task(1, functional.mse_loss),
         REAL,
-        r"mse_loss .*\(2, 1\) but targets \(2,\): .*None\]",
+        r"mse_loss .*\(n, 1\) but targets \(n,\): .*None\]",
     ),
     ("(n,) and (n, 1)", task(1, functional.l1_loss, {}, FLAT), REAL[:, None], r"as y\[\.\.\., 0\]"),
     (
@@ -108,24 +108,25 @@ REFUSED: list[tuple[str, fk.Task, Any, str]] = [
     ),
     ("signs", task(1, functional.soft_margin_loss), [[1.0], [0.0]], r"is 0: .* must be -1 or 1"),
     ("no gradient", task(3, fk.accuracy), LABELS, r"the loss has no gradient"),
+    ("a loss that fails", task(3, lambda o, y: 1 // 0), LABELS, r"the loss does not take .*division"),
     ("a float loss", task(3, lambda o, y: 1.0), LABELS, r"the loss returns 1.0: it must be a tensor"),
     (
         "accuracy of one logit",
         task(1, functional.binary_cross_entropy_with_logits, {"accuracy": fk.accuracy}),
         [[1.0], [0.0]],
-        r"accuracy: outputs of shape \(2, 1\) have no two classes .*binary_accuracy",
+        r"accuracy: outputs of shape \(n, 1\) have no two classes .*binary_accuracy",
     ),
     (
         "accuracy of labels (n, 1)",
         task(3, lambda o, y: functional.cross_entropy(o, y[:, 0]), {"accuracy": fk.accuracy}),
         [[1], [0]],
-        r"accuracy: .* targets must have the outputs' shape without the axis of classes, the second: \(2,\)",
+        r"accuracy: .* targets must have the outputs' shape without the axis of classes, the second: \(n,\)",
     ),
     (
         "mae (n, 1) and (n,)",
         task(1, lambda o, y: functional.mse_loss(o[:, 0], y), {"mae": fk.metrics.mae}),
         REAL,
-        r"mae: outputs of shape \(2, 1\) and targets of shape \(2,\): .*y\[:, None\]",
+        r"mae: outputs of shape \(n, 1\) and targets of shape \(n,\): .*y\[:, None\]",
     ),
     (
         "text",

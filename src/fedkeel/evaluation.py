@@ -24,14 +24,11 @@ class Evaluation:
 
     def __init__(self, scores: Mapping[str, Metric], samples: int) -> None:
         self._scores, self._samples = scores, samples
-        self._means: dict[str, Function] = {}
+        self._whole = needing_all(scores)
+        self._given = {name: score for name, score in scores.items() if isinstance(score, Accumulator)}
         self._accumulators: dict[str, Accumulator] = {}
-        self._whole: dict[str, Function] = {}
-        for name, score in scores.items():
-            if isinstance(score, Accumulator):
-                self._accumulators[name] = fresh(score)
-            else:
-                (self._means if is_mean_over_samples(score) else self._whole)[name] = score
+        others = {*self._whole, *self._given}
+        self._means: Mapping[str, Any] = {name: one for name, one in scores.items() if name not in others}
         self._sums: list[dict[str, float]] = []
         self._kept: list[tuple[Tensor, Tensor]] = []
         self._device = torch.device("cpu")
@@ -60,23 +57,31 @@ class Evaluation:
         self._device = output.device
         if self._whole:
             check_size(self._whole, output.nbytes / samples, self._samples)
-        for name, accumulator in self._accumulators.items():
-            move = getattr(accumulator, "to", None)  # torchmetrics' states live on a device
-            self._accumulators[name] = accumulator if move is None else move(self._device)
+        self._accumulators = {name: fresh(one, self._device) for name, one in self._given.items()}
 
 
-def fresh(accumulator: Accumulator) -> Accumulator:
+def needing_all(scores: Mapping[str, Metric]) -> dict[str, Function]:
+    """Return the losses and metrics that are computed from all outputs at once."""
+    return {
+        name: score
+        for name, score in scores.items()
+        if not isinstance(score, Accumulator) and not is_mean_over_samples(score)
+    }
+
+
+def fresh(accumulator: Accumulator, device: torch.device) -> Accumulator:
     """Return an accumulator that has taken nothing yet; the user's own is never changed."""
     copied = copy.deepcopy(accumulator)
     copied.reset()
-    return copied
+    move = getattr(copied, "to", None)  # torchmetrics' states live on a device
+    return copied if move is None else move(device)  # type: ignore[no-any-return]
 
 
 def value_of(score: Metric, output: Tensor, target: Tensor) -> Any:
     """Return a loss or a metric of these outputs and targets alone."""
     if not isinstance(score, Accumulator):
         return score(output, target)
-    accumulator = fresh(score)
+    accumulator = fresh(score, output.device)
     accumulator.update(output, target)
     return accumulator.compute()
 

@@ -75,15 +75,16 @@ def accuracy(output: Tensor, target: Tensor) -> Tensor:
     """
     if output.ndim > 1 and target.is_floating_point() and target.shape == output.shape:
         target = target.argmax(1)
+    of_output, of_target = shapes(output, target)
     if output.ndim < 2 or output.shape[1] < 2:
         raise DataError(
-            f"accuracy: outputs of shape {_of(output)} have no two classes to choose from: for one logit per "
+            f"accuracy: outputs of shape {of_output} have no two classes to choose from: for one logit per "
             "sample take fk.metrics.binary_accuracy, for a regression fk.Task.regression(model)"
         )
     if target.shape != output.shape[:1] + output.shape[2:]:
         raise DataError(
-            f"accuracy: outputs of shape {_of(output)} and targets of shape {_of(target)}: targets must have "
-            f"the outputs' shape without the axis of classes, the second: {_of(output.select(1, 0))}"
+            f"accuracy: outputs of shape {of_output} and targets of shape {of_target}: targets must have the "
+            f"outputs' shape without the axis of classes, the second: {shapes(output[:, 0], output)[0]}"
         )
     return (output.argmax(1) == target).double().mean()
 
@@ -120,11 +121,20 @@ def r2(output: Tensor, target: Tensor) -> Tensor:
 
 def _check_alike(name: str, output: Tensor, target: Tensor) -> None:
     if output.shape != target.shape:
+        of_output, of_target = shapes(output, target)
         raise DataError(
-            f"{name}: outputs of shape {_of(output)} and targets of shape {_of(target)}: give targets of the "
+            f"{name}: outputs of shape {of_output} and targets of shape {of_target}: give targets of the "
             "outputs' shape, as y[:, None] for one output per sample"
         )
 
 
-def _of(tensor: Tensor) -> str:
-    return str(tuple(tensor.shape))
+def shapes(output: Tensor, target: Tensor) -> tuple[str, str]:
+    """Return two shapes in words, the number of samples as n where both begin with it."""
+    both = tuple(output.shape), tuple(target.shape)
+    if output.ndim and target.ndim and len(output) == len(target):
+        return _with_n(both[0]), _with_n(both[1])
+    return str(both[0]), str(both[1])
+
+
+def _with_n(shape: tuple[int, ...]) -> str:
+    return f"(n{''.join(f', {size}' for size in shape[1:]) or ','})"

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from fedkeel.errors import DataError, FedkeelError
-from fedkeel.evaluation import check_size, value_of
+from fedkeel.evaluation import check_size, needing_all, value_of
 from fedkeel.methods.relaxed import Relaxed
-from fedkeel.metrics import Accumulator, is_mean_over_samples
+from fedkeel.metrics import is_mean_over_samples, shapes
 from fedkeel.oracle import Oracle
 from fedkeel.running.target_checks import check_targets
 from fedkeel.settings import RunSettings
@@ -47,8 +47,10 @@ def _check_loss(task: Task, output: Tensor, target: Tensor) -> None:
     leaf = output.detach().requires_grad_(output.is_floating_point())
     try:
         loss = task.loss(leaf, target)
-    except _TROUBLE as problem:
-        raise _untaken("the loss", output, target, problem) from None
+    except FedkeelError:
+        raise
+    except Exception as problem:
+        raise _untaken("the loss", output, target, problem) from problem
     if not isinstance(loss, Tensor):
         raise DataError(f"the loss returns {loss!r}: it must be a tensor, of which a gradient can be taken")
     if loss.ndim != 0:
@@ -70,27 +72,25 @@ def _check_metrics(settings: RunSettings, oracle: Oracle, output: Tensor, target
     """Every metric must be one number; those of all samples may need more than two, and then get all."""
     federation, task = settings.federation, settings.task
     samples = int(federation.offsets[len(federation)]) if federation.test is None else len(federation.test[0])
-    whole = {
-        name: score
-        for name, score in task.scores.items()
-        if not isinstance(score, Accumulator) and not is_mean_over_samples(score)
-    }
-    if whole:
-        check_size(whole, output.nbytes / len(output), samples)
+    if whole := needing_all(task.scores):
+        check_size(whole, output.nbytes / len(target), samples)
     for name, metric in task.metrics.items():
         with torch.no_grad():
             try:
                 value = value_of(metric, output, target)
+            except FedkeelError:
+                raise
             except Exception as problem:
                 if is_mean_over_samples(metric):
-                    raise _untaken(f"the metric {name!r}", output, target, problem) from None
+                    raise _untaken(f"the metric {name!r}", output, target, problem) from problem
                 _evaluate_all(settings, oracle, name, output, target)
                 continue
         try:
             float(value)
         except (TypeError, ValueError, RuntimeError):
             raise DataError(
-                f"the metric {name!r} returns {value!r}: it must be one number over all samples"
+                f"the metric {name!r} returns {value!r}: it must be one number over all samples; give "
+                "several as several metrics"
             ) from None
 
 
@@ -101,18 +101,18 @@ def _evaluate_all(settings: RunSettings, oracle: Oracle, name: str, output: Tens
     point, buffers = oracle.point.clone(), oracle.buffers.clone()
     try:
         oracle.evaluate(point, buffers, data, federation.prepare)
+    except FedkeelError:
+        raise
     except Exception as problem:
-        raise _untaken(f"the metric {name!r}", output, target, problem) from None
+        raise _untaken(f"the metric {name!r}", output, target, problem) from problem
 
 
-def _untaken(thing: str, output: Tensor, target: Tensor, problem: Exception) -> FedkeelError:
-    """Return the error for what does not take outputs and targets; fedkeel's own say all themselves."""
-    if isinstance(problem, FedkeelError):
-        return problem
+def _untaken(thing: str, output: Tensor, target: Tensor, problem: Exception) -> DataError:
+    """Return the error for a loss or a metric that does not take outputs and targets."""
+    of_output, of_target = shapes(output, target)
     return DataError(
-        f"{thing} does not take outputs of shape {tuple(output.shape)} with targets of shape "
-        f"{tuple(target.shape)} and dtype {target.dtype}: {_first_line(problem)}; change it, or the "
-        "shape of outputs or targets"
+        f"{thing} does not take outputs of shape {of_output} with targets of shape {of_target} and dtype "
+        f"{target.dtype}: {_first_line(problem)}; change it, or the shape of outputs or targets"
     )
 
 

@@ -12,7 +12,7 @@ from fedkeel.data.federation import Federation
 from fedkeel.errors import DataError
 from fedkeel.evaluation import value_of
 from fedkeel.losses import ELEMENTWISE, OF_CLASSES, KnownLoss, known_loss
-from fedkeel.metrics import Metric
+from fedkeel.metrics import Metric, shapes
 from fedkeel.task import Task
 
 _REGRESSION = "for real numbers as targets take fk.Task.regression(model)"
@@ -42,29 +42,30 @@ def _check_classes(
     known: KnownLoss, federation: Federation, output: Tensor, target: Tensor, model: str
 ) -> None:
     """Class numbers (n, …) for outputs (n, classes, …), or class probabilities for cross_entropy."""
-    shapes = f"outputs of shape {_of(output)} and {target.dtype} targets of shape {_of(target)}"
+    of_output, of_target = shapes(output, target)
+    given = f"outputs of shape {of_output} and {target.dtype} targets of shape {of_target}"
     if output.ndim < 2 or output.shape[1] < 2:
         raise DataError(
-            f"{known.name} chooses between the classes of the second axis, but {model} gives {shapes}: let "
+            f"{known.name} chooses between the classes of the second axis, but {model} gives {given}: let "
             "it have one output per class, at least two; for one logit per sample take the loss "
             f"binary_cross_entropy_with_logits; {_REGRESSION}"
         )
     if target.is_floating_point():
         if known.name != "cross_entropy" or target.shape != output.shape:
             raise DataError(
-                f"{known.name} has {shapes}: give class numbers as whole numbers, y.long(); {_REGRESSION}"
+                f"{known.name} has {given}: give class numbers as whole numbers, y.long(); {_REGRESSION}"
             )
         _check_probabilities(federation)
         return
     if target.shape != output.shape[:1] + output.shape[2:]:
-        fix = f"give class numbers of shape (n{''.join(f', {size}' for size in output.shape[2:]) or ','})"
+        fix = f"give class numbers of shape {shapes(output[:, 0], output)[0]}"
         if target.shape == output.shape:
             fix += ": y.argmax(1) where y is one-hot"
         elif target.shape == (*output.shape[:1], 1):
             fix += ", as y[:, 0]"
         elif target.ndim > 1:
             fix += ", or let the model put its classes on the second axis, as output.transpose(1, 2) does"
-        raise DataError(f"{known.name} has {shapes}: {fix}")
+        raise DataError(f"{known.name} has {given}: {fix}")
     _check_labels(federation, output.shape[1], model, known.padding)
 
 
@@ -133,14 +134,15 @@ def _targets(federation: Federation) -> Iterator[tuple[str, Tensor]]:
 
 
 def _refuse_shapes(told: str, output: Tensor, target: Tensor) -> NoReturn:
+    of_output, of_target = shapes(output, target)
     fix = "make the two shapes the same"
     if output.shape == (*target.shape, 1):
-        fix = f"give targets of shape {_of(output)}, as y[..., None], or let the model end in nn.Flatten(0)"
+        fix = f"give targets of shape {of_output}, as y[..., None], or let the model end in nn.Flatten(0)"
     elif target.shape == (*output.shape, 1):
-        fix = f"give targets of shape {_of(output)}, as y[..., 0]"
+        fix = f"give targets of shape {of_output}, as y[..., 0]"
     elif not target.is_floating_point() and target.ndim == output.ndim - 1:
         fix += "; for class numbers as targets take the loss cross_entropy"
-    raise DataError(f"{told}, and outputs have shape {_of(output)} but targets {_of(target)}: {fix}")
+    raise DataError(f"{told}, and outputs have shape {of_output} but targets {of_target}: {fix}")
 
 
 def _pairs_everything(score: Metric, output: Tensor, target: Tensor) -> bool:
@@ -162,7 +164,3 @@ def _pairs_everything(score: Metric, output: Tensor, target: Tensor) -> bool:
     except Exception:  # it does not take these: it is tried on real ones next
         return False
     return abs(value - shifted) < 1e-6 < abs(value - alike)
-
-
-def _of(tensor: Tensor) -> str:
-    return str(tuple(tensor.shape))
