@@ -42,6 +42,15 @@ def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert (tmp_path / "runs" / "a" / "model.safetensors").exists()
 
 
+def test_the_page_of_tasks_runs() -> None:
+    names: dict[str, object] = {}
+    for block in blocks("docs/tasks.md", "python"):
+        exec(compile(block, "docs/tasks.md", "exec"), names)
+    result = names["result"]
+    assert isinstance(result, fk.Result)
+    assert {"accuracy", "macro_f1", "top_3", "perplexity"} <= set(result.history[-1])
+
+
 def test_the_methods_page_has_every_method_and_its_rule() -> None:
     page = (ROOT / "docs" / "methods.md").read_text()
     for make in fk.METHODS:
