@@ -94,6 +94,15 @@ def test_what_the_page_names_is_exported() -> None:
         assert name in fk.__all__
 
 
+def test_the_page_of_tasks_runs() -> None:
+    names: dict[str, object] = {}
+    for block in blocks("docs/tasks.md", "python"):
+        exec(compile(block, "docs/tasks.md", "exec"), names)
+    result = names["result"]
+    assert isinstance(result, fk.Result)
+    assert {"accuracy", "macro_f1", "top_3", "perplexity"} <= set(result.history[-1])
+
+
 def test_the_methods_page_has_every_method_and_its_rule() -> None:
     page = (ROOT / "docs" / "methods.md").read_text()
     for make in fk.METHODS:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fedkeel.version import __version__ as __version__
 
 if TYPE_CHECKING:  # what type checkers and editors see; the same names as in `__all__`
-    from fedkeel import data, models, probes
+    from fedkeel import data, metrics, models, probes
     from fedkeel.algorithm import Algorithm, Cohort, Momentum, Objective, Plan, Sharp, Walk, method
     from fedkeel.data import (
         IID,
@@ -62,12 +62,13 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in `_
         sharp,
         stages,
     )
+    from fedkeel.metrics import Metric, accuracy, mean_over_samples
     from fedkeel.probes import Probe, SwitchingRule
     from fedkeel.reducers import Mean, Median, Reducer, StackReducer
     from fedkeel.running.callbacks import Callback, EarlyStop, KeepBest
     from fedkeel.running.result import Result
     from fedkeel.running.train import train
-    from fedkeel.task import Metric, Task, accuracy
+    from fedkeel.task import Task
     from fedkeel.vector import Vector, zeros_like
     from fedkeel.work import AdamW, Drop, InverseRoot, InverseTime, Work
 
@@ -142,7 +143,9 @@ __all__ = [
     "compare",
     "data",
     "load",
+    "mean_over_samples",
     "method",
+    "metrics",
     "models",
     "probes",
     "relaxed",
@@ -153,7 +156,7 @@ __all__ = [
     "zeros_like",
 ]
 
-_SUBPACKAGES = ("data", "models", "probes")
+_SUBPACKAGES = ("data", "metrics", "models", "probes")
 _MODULES = (
     "errors",
     "work",

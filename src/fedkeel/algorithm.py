@@ -7,11 +7,15 @@ client (d,) and on a stacked cohort (n, d).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from difflib import get_close_matches
+from inspect import isfunction, signature
+from types import CodeType
 from typing import Any, NamedTuple, TypeAlias
 
 from torch import Tensor
 
+from fedkeel.errors import ConfigError
 from fedkeel.frozen import frozen as method
 from fedkeel.records import Nothing, Record
 from fedkeel.streams import Stream
@@ -121,6 +125,10 @@ class Algorithm:
     `Record`, any record, because every method has its own.
     """
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        _check_names(cls)
+
     class Server(NamedTuple):
         """What the server keeps: the model."""
 
@@ -160,6 +168,59 @@ class Algorithm:
     def models(self, server: Record) -> dict[str, Vector]:
         """Return what is evaluated, the model that is trained first."""
         return {"x": server.x}
+
+
+_FUNCTIONS = {
+    name: list(signature(function).parameters)
+    for name, function in vars(Algorithm).items()
+    if isfunction(function) and not name.startswith("_")
+}
+_RECORDS = ("Server", "Client", "Down", "Up")
+
+
+def _check_names(cls: type[Algorithm]) -> None:
+    """Refuse a function or a record that is meant for the contract but has another name.
+
+    Nobody would call it, and the method would silently be the one it inherits from. What the class itself
+    uses, what a base declares, properties and private names are its own affair.
+    """
+    inherited = {name for base in cls.__mro__[1:] for name in vars(base)}
+    used = {name for part in vars(cls).values() for name in _names_in(part)}
+    for name, part in vars(cls).items():
+        if name.startswith("_") or name in inherited or name in used:
+            continue
+        if isfunction(part):
+            meant = _similar(name, _FUNCTIONS) or _alike(list(signature(part).parameters))
+        else:
+            meant = _similar(name, _RECORDS) if isinstance(part, type) and name not in _RECORDS else None
+        if meant is not None:
+            known = ", ".join(_FUNCTIONS if isfunction(part) else _RECORDS)
+            raise ConfigError(
+                f"{cls.__name__}.{name} is none of what a method is made of ({known}), and nothing uses it: "
+                f"did you mean {meant!r}? The name of a helper begins with an underscore"
+            )
+
+
+def _similar(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that a name is a slip or an extension of."""
+    lower = {one.lower(): one for one in known}
+    near = get_close_matches(name.lower(), lower, n=1, cutoff=0.7)
+    near += [one for one in lower if len(one) > 2 and name.lower().startswith(one)]
+    return lower[near[0]] if near else None
+
+
+def _alike(parameters: list[str]) -> str | None:
+    """Return the function of the contract that takes the same arguments, where they are several."""
+    return next((name for name, own in _FUNCTIONS.items() if len(own) > 2 and own == parameters), None)
+
+
+def _names_in(part: object) -> Iterator[str]:
+    """Yield the names that the code of a function, a property or a static method mentions."""
+    part = getattr(part, "fget", None) or getattr(part, "__func__", part)
+    codes = [part.__code__] if isfunction(part) else []
+    for code in codes:
+        yield from code.co_names
+        codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
 
 
 def model_of(algorithm: Algorithm, server: Record) -> Vector:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import NamedTuple
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedkeel.algorithm import Objective
+from fedkeel.evaluation import Evaluation, batch_sums
 from fedkeel.layout import Layout, flatten, float_buffers, trainable
 from fedkeel.task import Task, watched
 from fedkeel.vector import Vector
@@ -181,30 +182,36 @@ class Oracle:
         target = target.to(self.device, dtype if target.is_floating_point() else target.dtype)
         return inputs, target
 
+    @torch.no_grad()
     def evaluate(
         self, vector: Vector, buffers: Vector, data: Batch, prepare: Callable[[Tensor], Tensor]
     ) -> dict[str, float]:
-        """Return the mean loss and metrics of a model on data."""
-        return mean(self.batch_sums(vector, buffers, data, prepare), len(data[0]))
+        """Return loss and metrics of a model on data."""
+        evaluation = Evaluation(self.task.scores, len(data[0]))
+        with closing(self._outputs(vector, buffers, data, prepare)) as batches:
+            for output, target, samples in batches:
+                evaluation.add(output, target, samples)
+        return evaluation.result()
 
     @torch.no_grad()
     def batch_sums(
         self, vector: Vector, buffers: Vector, data: Batch, prepare: Callable[[Tensor], Tensor]
     ) -> list[dict[str, float]]:
-        """Return loss and metrics of a model summed over samples, for each batch of the data."""
+        """Return loss and metrics summed over samples, for each batch; all must be means over samples."""
+        means: Any = self.task.scores
+        with closing(self._outputs(vector, buffers, data, prepare)) as batches:
+            return [batch_sums(means, *batch) for batch in batches]
+
+    def _outputs(
+        self, vector: Vector, buffers: Vector, data: Batch, prepare: Callable[[Tensor], Tensor]
+    ) -> Generator[tuple[Tensor, Tensor, int]]:
+        """Yield a model's outputs, the targets and the number of samples, batch by batch."""
         self.point.copy_(vector)
         self.buffers.copy_(buffers)
-        found = []
         with _evaluating(self.module):
             for x, y in zip(*(torch.split(part, EVALUATION_BATCH) for part in data), strict=True):
                 inputs, target = self.to_device((prepare(x), y))
-                output = self.module(inputs)
-                values: Mapping[str, Tensor] = {
-                    "loss": self.task.loss(output, target),
-                    **{name: metric(output, target) for name, metric in self.task.metrics.items()},
-                }
-                found.append({name: float(value) * len(x) for name, value in values.items()})
-        return found
+                yield self.module(inputs), target, len(x)
 
     def trained(self, vector: Vector, buffers: Vector) -> nn.Module:
         """Return a new module of the user's class that holds the given parameters and buffers."""
@@ -272,15 +279,6 @@ class Forward:
 def _dense(gradient: Tensor) -> Tensor:
     """Return a gradient as a plain tensor: that of an embedding may be sparse."""
     return gradient if gradient.layout is torch.strided else gradient.to_dense()
-
-
-def mean(sums: Sequence[Mapping[str, float]], samples: int) -> dict[str, float]:
-    """Return means over samples from the sums of batches, added up in order."""
-    totals = dict.fromkeys(sums[0], 0.0)
-    for part in sums:
-        for name, value in part.items():
-            totals[name] += value
-    return {name: total / samples for name, total in totals.items()}
 
 
 @contextmanager

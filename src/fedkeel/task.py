@@ -9,36 +9,34 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, mse_loss
 
+from fedkeel.columns import COLUMNS
 from fedkeel.errors import ConfigError
 from fedkeel.identity import stable_name
 from fedkeel.layout import trainable
+from fedkeel.metrics import Accumulator, Loss, Metric, accuracy, is_mean_over_samples, mae, mse, r2
 from fedkeel.streams import Stream
 from fedkeel.summary import as_html, as_text
 
 Made = TypeVar("Made")
-Metric = Callable[[Tensor, Tensor], Tensor]
-
-
-def accuracy(output: Tensor, target: Tensor) -> Tensor:
-    """Return the share of samples whose largest output is the target class."""
-    return (output.argmax(1) == target).double().mean()
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What is trained: any `nn.Module`, a loss that is a mean over samples, metrics of (output, target).
+    """What is trained: any `nn.Module`, a loss and metrics of (output, target).
 
     The model may also be a function or class that makes one, as in `Task(Net)` or `Task(lambda: Net(10))`: it
     is called once per run, and what it draws comes from the run's seed. A module is never changed: training
-    works on copies, and its weights are those of the first round whatever the seed. `features` names the
-    layer whose output is the penultimate feature vector (MOON and the feature studies need it); by default
-    the model's attribute `penultimate`, else the input of its last linear layer.
+    works on copies, and its weights are those of the first round whatever the seed. A loss or a metric that
+    is not known to be a mean over samples (`fk.mean_over_samples`) is evaluated over all outputs at once; a
+    metric may also be an object with `update`, `compute` and `reset`, as torchmetrics has. `features` names
+    the layer whose output is the penultimate feature vector (MOON and the feature studies need it); by
+    default the model's attribute `penultimate`, else the input of its last linear layer.
     """
 
     model: nn.Module | Callable[[], nn.Module]
-    loss: Metric = cross_entropy
+    loss: Loss = cross_entropy
     metrics: Mapping[str, Metric] = field(default_factory=lambda: {"accuracy": accuracy})
     features: str | None = None
 
@@ -50,9 +48,33 @@ class Task:
                 f"Task: model is {type(self.model).__name__}: give a torch.nn.Module, or a function or class "
                 "that makes one"
             )
-        reserved = {"round", "cohort", "loss", "seconds", "bytes_down", "bytes_up"} & set(self.metrics)
-        if reserved:
-            raise ConfigError(f"Task: a metric may not be called {reserved.pop()!r}: that column is taken")
+        _check_loss(self.loss)
+        _check_metrics(self.metrics)
+
+    @classmethod
+    def regression(
+        cls,
+        model: nn.Module | Callable[[], nn.Module],
+        *,
+        loss: Loss = mse_loss,
+        metrics: Mapping[str, Metric] | None = None,
+        features: str | None = None,
+    ) -> Task:
+        """Return a task with real numbers as targets: the squared error, and the metrics mse, mae and r2.
+
+        Targets have the outputs' shape: (n, 1) where the model ends in one output.
+        """
+        return cls(model, loss, {"mse": mse, "mae": mae, "r2": r2} if metrics is None else metrics, features)
+
+    @property
+    def scores(self) -> dict[str, Metric]:
+        """Return what a model is evaluated by: the loss, then the metrics."""
+        return {"loss": self.loss, **self.metrics}
+
+    @property
+    def is_mean_over_samples(self) -> bool:
+        """Tell whether loss and all metrics are known to be means over samples: sums of batches will do."""
+        return all(is_mean_over_samples(score) for score in self.scores.values())
 
     def built(self, seed: int) -> Task:
         """Return the task with its model made, from this seed; the task itself where it has a module."""
@@ -153,6 +175,48 @@ def _check(module: nn.Module) -> None:
     kinds = {str(p.dtype) for _, p in parameters}
     if len(kinds) > 1:
         raise ConfigError(f"Task: parameters of several dtypes {sorted(kinds)}: convert the model to one")
+
+
+def _check_loss(loss: Any) -> None:
+    if isinstance(loss, type):
+        raise ConfigError(f"Task: loss is the class {loss.__name__}: make one, as in {loss.__name__}()")
+    if isinstance(loss, Accumulator):
+        raise ConfigError(
+            f"Task: loss is a {type(loss).__name__}, which accumulates: it is a metric; give a function of "
+            "(output, target) as loss"
+        )
+    if not callable(loss):
+        raise ConfigError(f"Task: loss = {loss!r}: give a function of (output, target)")
+
+
+def _check_metrics(metrics: Any) -> None:
+    if not isinstance(metrics, Mapping):
+        raise ConfigError(
+            f"Task: metrics = {metrics!r}: give them by name, as in {{'accuracy': fk.accuracy}}"
+        )
+    for name, metric in metrics.items():
+        if not isinstance(name, str) or not name:
+            raise ConfigError(f"Task: a metric is called {name!r}: give it a name, as in 'accuracy'")
+        if name in COLUMNS:
+            raise ConfigError(
+                f"Task: a metric may not be called {name!r}: a run or a probe writes that column; rename it, "
+                f"as in 'my_{name}' (taken: {', '.join(COLUMNS)})"
+            )
+        if "/" in name:
+            raise ConfigError(
+                f"Task: a metric may not be called {name!r}: the columns of probes and further models have a "
+                f"'/' in their names; rename it, as in {name.replace('/', '_')!r}"
+            )
+        if isinstance(metric, type):
+            made = f"{metric.__name__}()"
+            raise ConfigError(
+                f"Task: the metric {name!r} is the class {metric.__name__}: make one, as in {made}"
+            )
+        if not callable(metric) and not isinstance(metric, Accumulator):
+            raise ConfigError(
+                f"Task: the metric {name!r} is {metric!r}: give a function of (output, target), or an object "
+                "with update, compute and reset"
+            )
 
 
 def _name(function: Any) -> str:

@@ -68,9 +68,10 @@ class Endless:
 
 processes.WORTH_SENDING = 0.0
 client, test = ((torch.randn(n, 3), torch.arange(n) % 2) for n in (6, 2500))
+task = fk.Task(nn.Linear(3, 2), metrics={"endless": fk.mean_over_samples(Endless())})
 fk.train(
-    fk.Task(nn.Linear(3, 2), metrics={"endless": Endless()}), fk.Federation.from_arrays([client], test),
-    fk.FedAvg(), rounds=1, cohort=1, work=fk.Work(steps=1), engine="processes", workers=2,
+    task, fk.Federation.from_arrays([client], test), fk.FedAvg(),
+    rounds=1, cohort=1, work=fk.Work(steps=1), engine="processes", workers=2,
 )
 '''
 STARTING = '''

@@ -52,11 +52,13 @@ def cnn() -> nn.Module:
     )
 
 
-def spread(output: Tensor, target: Tensor) -> Tensor:
+@fk.mean_over_samples
+def margin(output: Tensor, target: Tensor) -> Tensor:
     """A metric of the user's own."""
-    return output.double().std() + target.double().mean()
+    return (output.double().max(1).values - target.double()).mean()
 
 
+@fk.mean_over_samples
 def process_id(output: Tensor, target: Tensor) -> Tensor:
     return torch.tensor(float(os.getpid()))
 
@@ -88,7 +90,9 @@ class Fussy:
 
 def rows(name: str, model: nn.Module, federation: fk.Federation, **options: object) -> list[dict]:
     """Return the rows of two rounds, without the time they took."""
-    task = fk.Task(model, metrics={"accuracy": fk.accuracy, "mine": options.pop("metric", spread)})
+    task = fk.Task(
+        model, metrics={"accuracy": fk.accuracy, "mine": fk.mean_over_samples(options.pop("metric", margin))}
+    )
     settings = {"rounds": 2, "cohort": 3, "work": WORK, "engine": name, "threads": 1, "workers": 2}
     result = fk.train(task, federation, fk.FedDyn(), **settings, **options)
     return [{key: value for key, value in row.items() if key != "seconds"} for row in result.history]
@@ -194,7 +198,9 @@ def test_a_metric_that_fails_fails_as_with_serial():
     x, y = draw(SAMPLES, FEATURES)
     y[[1500, 2500, 2501]] = 7
     federation = fk.Federation.from_arrays(clients(20, FEATURES), (x, y))
-    task = fk.Task(mlp(), loss=Lenient(), metrics={"fussy": Fussy()})
+    task = fk.Task(
+        mlp(), loss=fk.mean_over_samples(Lenient()), metrics={"fussy": fk.mean_over_samples(Fussy())}
+    )
     for name in ("serial", "processes"):
         options = {"rounds": 1, "cohort": 3, "work": WORK, "engine": name, "workers": 2}
         session = session_of(task, federation, fk.FedDyn(), **options)

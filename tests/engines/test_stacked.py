@@ -349,6 +349,20 @@ def test_a_loss_that_is_no_mean_needs_equal_minibatches() -> None:
         run(fk.Task(model, total), RAGGED.federation, fk.FedAvg(), "stacked-uncompiled")
 
 
+def test_a_loss_with_weights_of_classes_is_seen_where_every_client_has_one_class() -> None:
+    clients = [
+        (torch.randn(size, 3).double(), torch.full((size,), i % 4)) for i, size in enumerate([9, 8, 5, 7])
+    ]
+    loss = nn.CrossEntropyLoss(weight=torch.tensor([0.1, 1.0, 2.0, 5.0]).double())
+    with pytest.raises(fk.ConfigError, match="not a mean over samples"):
+        run(
+            fk.Task(nn.Linear(3, 4).double(), loss),
+            fk.Federation.from_arrays(clients),
+            fk.FedAvg(),
+            "stacked-uncompiled",
+        )
+
+
 def test_what_mixes_samples_may_be_stacked_with_equal_minibatches() -> None:
     model = nn.Sequential(Centred(), nn.Linear(3, 4)).double()
     assert both(fk.Task(model), EQUAL.federation, fk.FedAvg()) < 1e-10

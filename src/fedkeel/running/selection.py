@@ -9,7 +9,7 @@ from typing import Any
 
 from fedkeel.errors import ConfigError, did_you_mean
 
-_MODES = {"accuracy": "max", "loss": "min", "train_loss": "min"}
+_MODES = {"accuracy": "max", "loss": "min", "train_loss": "min", "mse": "min", "mae": "min", "r2": "max"}
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,8 @@ from fedkeel.engines.pool.worker import torch_switches
 from fedkeel.engines.serial import threads
 from fedkeel.engines.sizing import fits_channels_last
 from fedkeel.errors import ConfigError
-from fedkeel.oracle import EVALUATION_BATCH, Oracle, mean
+from fedkeel.evaluation import mean
+from fedkeel.oracle import EVALUATION_BATCH, Oracle
 from fedkeel.records import ClientMemory
 from fedkeel.settings import RunSettings
 from fedkeel.vector import Vector
@@ -70,8 +71,11 @@ class Processes:
         return sums.result()
 
     def evaluate(self, vectors: Sequence[Vector], buffers: Vector, data: Batch) -> list[dict[str, float]]:
-        """Return loss and metrics of each model on samples; workers share them where that is faster."""
-        name = self._name_of(data)
+        """Return loss and metrics of each model on samples; workers share them where that is faster.
+
+        What needs all outputs, or takes batch after batch, is computed here.
+        """
+        name = self._name_of(data) if self.settings.task.is_mean_over_samples else None
         with threads(self.threads):
             if name is None or not self._worth_sharing(vectors[0], buffers, data):
                 prepare = self.settings.federation.prepare

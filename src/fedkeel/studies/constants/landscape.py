@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from fedkeel.layout import Layout, float_buffers, trainable
+from fedkeel.metrics import is_mean_over_samples
 from fedkeel.settings import RunSettings
 from fedkeel.streams import Stream
 from fedkeel.vector import Vector
@@ -109,7 +110,8 @@ class LossLandscape:
             chosen = torch.from_numpy(rows).to(target.device)
             inputs, target = inputs[chosen], target[chosen]
         whole = len(target)
-        chunks = zip(torch.split(inputs, _CHUNK), torch.split(target, _CHUNK), strict=True)
+        size = _CHUNK if is_mean_over_samples(self.loss) else whole
+        chunks = zip(torch.split(inputs, size), torch.split(target, size), strict=True)
         return [(x, y, len(y) / whole) for x, y in chunks]
 
 
