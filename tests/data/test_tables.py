@@ -71,3 +71,9 @@ def test_what_holds_no_numbers_is_named(x, y, told):
 def test_a_client_that_is_no_pair_is_refused(client):
     with pytest.raises(fk.DataError, match=r"client 0 is a \w+: give a pair \(x, y\) of arrays"):
         fk.Federation.from_arrays([client])
+
+
+def test_data_sets_take_them_too():
+    data = fk.Dataset.from_arrays(table(4), pd.Series(["b", "a", "b", "c"]), (table(1), ["c"]))
+    assert (data.y.tolist(), data.test[1].tolist()) == ([1, 0, 1, 2], [2])
+    assert (data.classes, data.class_names) == (3, ("a", "b", "c"))
