@@ -153,6 +153,18 @@ def test_other_data_goes_through_the_runs_transform() -> None:
     assert result.evaluate(clients[0])["loss"] == pytest.approx(result.history[-1]["loss"])
 
 
+def test_words_are_the_runs_classes_in_other_data_too(tmp_path: Path) -> None:
+    x = torch.randn(6, 3, generator=torch.Generator().manual_seed(0)).double()
+    words = ["ant", "bee", "cat", "dog", "cat", "dog"]
+    federation = fk.Federation.from_arrays([(x, words)] * 2, test=(x[2:], words[2:]))
+    result = fk.train(PROBLEM.task, federation, fk.FedAvg(), rounds=1, run_dir=tmp_path, **OPTIONS)
+    for one in (result, fk.load(tmp_path, PROBLEM.task)):
+        assert one.evaluate((x[2:], words[2:]))["loss"] == pytest.approx(result.history[-1]["loss"])
+    with pytest.raises(fk.DataError, match="no class of the run is 'emu'; known"):
+        result.evaluate((x, ["emu", *words[1:]]))
+    assert "ant" not in str(federation)
+
+
 def test_a_result_says_which_engine_ran_it_and_why(tmp_path: Path) -> None:
     assert (train().choice.engine, train().choice.reason) == ("serial", "as asked")
     result = train(engine="auto", run_dir=tmp_path)

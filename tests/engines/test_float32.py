@@ -35,6 +35,19 @@ VARIANTS = {make.__name__: make for make in fk.METHODS} | {
     "FedSpeed, blended": lambda: fk.FedSpeed(blend=0.5),
 }
 
+KINDS = [  # of stacked steps: with a push and a pull, momentum, a sharp gradient, an objective, …
+    "FedDyn",
+    "FedAvg",
+    "FedCM",
+    "FedLNAG",
+    "FedSAGD",
+    "FedSAM",
+    "FedSMOO",
+    "FedSpeed, blended",
+    "MOON",
+    "relaxed SCAFFOLD",
+]
+
 
 @method
 class EndModel(Wrapper):
@@ -93,6 +106,17 @@ def records(algorithm: Algorithm, x: Vector) -> tuple[Record, Record]:
     return algorithm.broadcast(later(algorithm.init(x))), later(algorithm.enlist(x))
 
 
+def logistic_gradient(at: Vector) -> Vector:
+    """Return the gradient of the mean cross-entropy of a logistic model, by hand."""
+    x, y = samples()
+    x = x.to(at)
+    weights, bias = at[: CLASSES * FEATURES].view(CLASSES, FEATURES), at[CLASSES * FEATURES :]
+    errors = torch.softmax(torch.addmm(bias, x, weights.T), 1)
+    errors[torch.arange(SAMPLES), y] -= 1
+    errors /= SAMPLES
+    return torch.cat([(errors.T @ x).flatten(), errors.sum(0)])
+
+
 def textbook(algorithm: Algorithm, oracle: Oracle, down: Record, memory: Record) -> Vector:
     """Return the end of the walk, every term of every step written out."""
     plan: Plan = algorithm.plan(down, memory)
@@ -101,8 +125,11 @@ def textbook(algorithm: Algorithm, oracle: Oracle, down: Record, memory: Record)
     y = plan.start.clone()
     b = None if momentum is None else momentum.buffer
     dual = None if sharp is None else sharp.dual
+    logistic_size = CLASSES * (FEATURES + 1)
 
     def g(at: Vector) -> Vector:
+        if plan.objective is None and at.numel() == logistic_size:
+            return logistic_gradient(at)
         oracle.point.copy_(at)
         oracle.gradient(samples(), plan.objective)
         return oracle.grad.clone()
@@ -165,10 +192,14 @@ def error(name: str, model: Callable[[], nn.Module], engine: str) -> float:
 @pytest.mark.parametrize("name", one_in(9, VARIANTS))
 def test_every_method_walks_as_exactly_as_a_textbook(name: str) -> None:
     assert error(name, logistic, "serial") < 1.25
+
+
+@pytest.mark.parametrize("name", one_in(9, KINDS))
+def test_every_kind_of_stacked_step_does_too(name: str) -> None:
     assert error(name, logistic, "stacked-uncompiled") < 1.25
 
 
-@pytest.mark.parametrize("name", one_in(4, ["FedDyn", "FedAvg", "FedCM", "FedLNAG"]))
+@pytest.mark.parametrize("name", one_in(2, ["FedDyn", "FedLNAG"]))
 def test_stacked_networks_do_too(name: str) -> None:
     assert error(name, network, "stacked-uncompiled") < 1.25
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fedkeel.data.arrays import Batch, arrays
+from fedkeel.data.tables import in_numbers
 from fedkeel.errors import DataError
 from fedkeel.identity import stable_name
 from fedkeel.streams import Stream
@@ -84,19 +85,28 @@ class Federation:
         }
         if self.held_out:
             facts["held out"] = f"{self.held_out} further clients"
-        if self.origin:
-            facts["origin"] = ", ".join(f"{key} {value}" for key, value in self.origin.items())
+        origin = [f"{key} {value}" for key, value in self.origin.items() if key != "labels"]
+        if origin:
+            facts["origin"] = ", ".join(origin)
         return f"Federation: {len(self):,} clients, {int(sizes.sum()):,} samples", facts
 
     @classmethod
     def from_arrays(
         cls, clients: Sequence[tuple[Any, Any]], test: tuple[Any, Any] | None = None, **options: Any
     ) -> Federation:
-        """Build a federation from one `(x, y)` pair of arrays (or one torch `Dataset`) per client."""
+        """Build a federation from one `(x, y)` pair of arrays (or one torch `Dataset`) per client.
+
+        pandas' DataFrames and Series will do. Targets that are words become class numbers in the order of the
+        alphabet; `origin["labels"]` says which is which.
+        """
         if len(clients) == 0:
             raise DataError("no clients given: pass a list with one (x, y) pair per client")
         if isinstance(clients[0], torch.utils.data.Dataset):
             return cls.from_datasets(clients, test, **options)
+        clients, test, labels = in_numbers(clients, test)
+        if labels is not None:
+            options = {"classes": len(labels), **options}
+            options["origin"] = {**options.get("origin", {}), "labels": labels}
         first = _pair(*clients[0], "client 0")
         checked_test = None if test is None else _pair(*test, "the test set")
         if checked_test is not None:
@@ -246,7 +256,7 @@ def _pool_arrays(clients: Sequence[tuple[Any, Any]]) -> tuple[Tensor, Tensor, Te
 def _pair(x: Any, y: Any, owner: str) -> Batch:
     try:
         x, y = torch.as_tensor(x), torch.as_tensor(y)
-    except (TypeError, ValueError) as problem:
+    except (TypeError, ValueError, RuntimeError) as problem:
         raise DataError(f"{owner}: cannot make tensors of its arrays: {problem}") from None
     if x.ndim == 0 or y.ndim == 0 or len(x) != len(y):
         raise DataError(

@@ -57,6 +57,7 @@ def load(run_dir: str | Path, task: Task | None = None) -> Result:
         stopped_by=end["stopped_by"] if over else None,
         task=task,
         transform=transform,
+        labels=manifest["data"].get("labels"),
     )
 
 

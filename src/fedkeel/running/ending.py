@@ -40,6 +40,7 @@ def result_of(
         stopped_by=stopped_by,
         task=settings.task,
         transform=settings.federation.transform,
+        labels=settings.federation.origin.get("labels"),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from fedkeel.data.federation import Federation, Transform
+from fedkeel.data.federation import Batch, Federation, Transform
 from fedkeel.engines.contract import Choice
-from fedkeel.errors import ConfigError
+from fedkeel.errors import ConfigError, DataError
 from fedkeel.oracle import Oracle
 from fedkeel.progress import shown_score, shown_time
 from fedkeel.records import Record
@@ -58,6 +58,7 @@ class Result:
     stopped_by: str | None = None
     task: Task | None = None
     transform: Transform | None = None
+    labels: Sequence[str] | None = None
 
     @property
     def model(self) -> nn.Module:
@@ -75,9 +76,21 @@ class Result:
             raise ConfigError("evaluate needs loss and metrics: give the task, as in fk.load(run_dir, task)")
         if not isinstance(data, Federation):
             data = Federation.from_arrays([data], transform=self.transform)
-        samples = data.everything if data.test is None else data.test
+        samples = self._numbered(
+            data.everything if data.test is None else data.test, data.origin.get("labels")
+        )
         oracle = Oracle(replace(self.task, model=model), torch.device(device))
         return oracle.evaluate(oracle.point, oracle.buffers, samples, data.prepare)
+
+    def _numbered(self, samples: Batch, labels: Sequence[str] | None) -> Batch:
+        """Return samples with the run's class numbers, where words were numbered without the run's others."""
+        if labels is None or labels == self.labels:
+            return samples
+        known = list(self.labels or ())
+        for word in labels:
+            if word not in known:
+                raise DataError(f"evaluate: no class of the run is {word!r}; known: {known}")
+        return samples[0], torch.tensor([known.index(word) for word in labels])[samples[1]]
 
     def to_pandas(self) -> Any:
         """Return the history as a pandas DataFrame."""

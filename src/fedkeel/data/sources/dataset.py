@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedkeel.data.federation import Augmentation, Batch, Federation, Transform
 from fedkeel.data.partition import Natural, Splitter
+from fedkeel.data.tables import in_numbers
 from fedkeel.errors import DataError
 from fedkeel.streams import Stream
 
@@ -75,10 +76,14 @@ class Dataset:
         group_names: tuple[str, ...] | None = None,
         class_names: tuple[str, ...] | None = None,
     ) -> Dataset:
-        """Make a data set of NumPy arrays or tensors; whole-number targets are classes.
+        """Make a data set of NumPy arrays, tensors or pandas tables; whole-number targets are classes.
 
-        `classes`, if not given, is one more than the largest target seen.
+        `classes`, if not given, is one more than the largest target seen. Targets that are words are numbered
+        in the order of the alphabet: they are the `class_names`.
         """
+        ((x, y),), test, words = in_numbers([(x, y)], test)
+        if words is not None:
+            classes, class_names = classes or len(words), class_names or tuple(words)
         train = _tensors(name, x, y)
         test_tensors = None if test is None else _tensors(name, *test)
         if classes is None and not train[1].is_floating_point():
