@@ -31,7 +31,7 @@ ENGINES = ("serial", "stacked", "processes")
 
 def measure(workload: str, engine: str, rounds: int) -> list[float]:
     """Return the seconds of each round after the first two, in this process."""
-    import fedkeel as fk  # noqa: PLC0415, F401  the version to measure is on the path of this process alone
+    from fedkeel import SCAFFOLD, Federation, Task, Work, models, train  # noqa: PLC0415, F401  may be lazy
 
     if workload == "start":
         started = time.perf_counter()
