@@ -44,8 +44,8 @@ def test_where_one_of_a_hundred_clients_moves_the_model_it_stays_as_near_as_feda
 
 
 @pytest.mark.parametrize("cohort", [1, 10, 50])
-def test_where_all_moves_agree_it_is_momentum_below_its_factor(cohort: int) -> None:
-    """On one slope the velocity is walk/(1 − ρ·(1 − N/C)·agreement): faster than FedAvg, and bounded."""
+def test_where_all_moves_agree_it_is_momentum(cohort: int) -> None:
+    """On one slope the velocity is walk/(1 − ρ·(1 − N/C)): faster than FedAvg, and bounded."""
     targets = np.ones((CLIENTS, SIZE))
     share = cohort / CLIENTS
     options: dict[str, Any] = {"rounds": int(12 / share), "cohort": cohort}
@@ -55,8 +55,8 @@ def test_where_all_moves_agree_it_is_momentum_below_its_factor(cohort: int) -> N
         last = len(norms) // 4
         return (norms[-1] - norms[-1 - last]) / last
 
-    gain = speed(fk.FedInit(fk.Adaptive(0.9))) / speed(fk.FedAvg())
-    assert 1.1 < gain < 1 / (1 - 0.9 * (1 - share)) * 1.05
+    gain = speed(fk.FedInit(fk.Adaptive(0.5))) / speed(fk.FedAvg())
+    assert gain == pytest.approx(1 / (1 - 0.5 * (1 - share)), rel=0.1)
 
 
 @pytest.mark.parametrize("participation", [0.001, 0.01, 0.1, 0.5, 1.0])
@@ -86,7 +86,7 @@ def test_all_clients_in_every_round_is_fedavg() -> None:
         history(method, targets, half_square, 0.3, rounds=5, cohort=6)
         for method in (fk.FedInit(fk.Adaptive()), fk.FedAvg())
     )
-    assert [row["norm"] for row in adaptive] == [row["norm"] for row in plain]
+    assert [row["norm"] for row in adaptive] == pytest.approx([row["norm"] for row in plain], rel=1e-12)
 
 
 def test_beta_stays_between_zero_and_momentum_times_share() -> None:
@@ -97,7 +97,7 @@ def test_beta_stays_between_zero_and_momentum_times_share() -> None:
         server = algorithm.aggregate(server, algorithm.Up(fk.FedAvg.Up(move), None), cohort)
         betas.append(float(server.beta))
     assert betas[:2] == [0, 0]  # one move agrees with nothing
-    assert 0.02 < max(betas) < 0.5 * 0.2
+    assert max(betas) == pytest.approx(0.5 * 0.2)
     assert min(betas) >= 0
 
 

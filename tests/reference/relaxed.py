@@ -8,8 +8,9 @@ import numpy as np
 class Relaxed:
     """z = x + β_t·(x − last), with `last` the client's end model of its last participation.
 
-    `adaptive` gives the momentum ρ instead of β: β_t = ρ·p·max(0, 1 − S/‖M‖²) with p the share of the last
-    round, M = Σ a_r·move_r, S = Σ a_r²·‖move_r‖², a_r = p_r·Π(1 − p_q) over the rounds q after r.
+    `adaptive` gives the momentum ρ instead of β: β_t = ρ·p·min(1, max(0, (1 − a)·‖M‖²/S − 1)), p the share of
+    the last round, M = Σ c_r·move_r, S = Σ c_r²·‖move_r‖², a = Σ c_r·(1 − p_r)·β_r/p_r over the rounds r,
+    c_r = p_r·Π(1 − p_q) over the rounds q after r.
     """
 
     kept = ("x0", "last", "moves")
@@ -37,21 +38,21 @@ class Relaxed:
         """This round's β from all moves of the server so far."""
         if not self.moves:
             return 0.0
-        shares = np.array([share for _, share in self.moves])
+        moves, shares, betas = (np.array(column) for column in zip(*self.moves, strict=True))
         weights = shares * np.append(np.cumprod((1 - shares)[:0:-1])[::-1], 1.0)
-        mean = sum(weight * move for weight, (move, _) in zip(weights, self.moves, strict=True))
-        alone = sum(
-            (weight * np.linalg.norm(move)) ** 2
-            for weight, (move, _) in zip(weights, self.moves, strict=True)
-        )
-        return self.adaptive * shares[-1] * max(0.0, 1.0 - alone / np.dot(mean, mean)) if mean.any() else 0.0
+        mean = weights @ moves
+        alone = np.sum(weights**2 * np.sum(moves**2, axis=1))
+        factor = weights @ ((1 - shares) * betas / shares)
+        if alone == 0:
+            return 0.0
+        return self.adaptive * shares[-1] * min(1.0, max(0.0, (1 - factor) * mean @ mean / alone - 1.0))
 
     def remember(self, i, end):
         self.last[i] = end
 
     def moved(self, move, share):
         """The server has moved, in a round with that share of the clients."""
-        self.moves.append((move, share))
+        self.moves.append((move, share, 0.0 if self.adaptive is None else self.adapted()))
 
     def state(self):
         """`last` by client, and `beta`, what the next round takes."""

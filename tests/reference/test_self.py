@@ -343,18 +343,19 @@ def test_relaxed_first_and_beta():
 
 
 def test_relaxed_adaptive():
-    """β = ρ·p·(1 − S/‖M‖²) by the recursions M ← M + p·(move − M), S ← (1−p)²·S + p²·‖move‖²."""
-    mean, alone, last, before, beta = 0 * NET_X0, 0.0, {}, NET_X0, 0.0
+    """β = ρ·p·min(1, (1 − a)·‖M‖²/S − 1) by the recursions of M, S and a."""
+    mean, alone, factor, last, before, betas = 0 * NET_X0, 0.0, 0.0, {}, NET_X0, [0.0]
     for row in run("FedInit", rounds=8, adaptive=0.9):
         for i, start in row["starts"].items():
             x = row["broadcast"]
-            assert_allclose(start, x + beta * (x - last.get(i, NET_X0)), atol=1e-13)
+            assert_allclose(start, x + betas[-1] * (x - last.get(i, NET_X0)), atol=1e-13)
         move, p = row["x"] - before, row["share"]
         mean, alone = mean + p * (move - mean), (1 - p) ** 2 * alone + p**2 * move @ move
-        beta = 0.9 * p * max(0.0, 1 - alone / (mean @ mean))
-        assert_allclose(row["beta"], beta, atol=1e-13)
+        factor = factor + p * ((1 - p) / p * betas[-1] - factor)
+        betas.append(0.9 * p * min(1.0, max(0.0, (1 - factor) * mean @ mean / alone - 1)))
+        assert_allclose(row["beta"], betas[-1], atol=1e-13)
         last, before = last | row["ends"], row["x"]
-    assert beta > 0
+    assert max(betas) > 0
 
 
 def test_clipping():

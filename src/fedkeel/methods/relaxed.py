@@ -26,33 +26,46 @@ class Decayed:
 
 @method
 class Adaptive:
-    """β_t = momentum · N/C · max(0, 1 − S/‖M‖²): full where the model moves on, none where it wanders.
+    """β_t = momentum · N/C · min(1, signal/noise): full where the server's moves agree, else zero.
 
     Our answer to the open problem of §5.4. With "model" aggregation β acts as a global momentum of β·C/N,
     because x − last holds the C/N rounds since the client's last turn. N/C, the cohort's share, keeps that
-    factor below `momentum` for every participation. M is the mean of the server's moves over about C/N
-    rounds, M ← M + N/C·(move − M), and S what ‖M‖² would be if the moves had nothing in common,
-    S ← (1 − N/C)²·S + (N/C)²·‖move‖². Where moves are noise, ‖M‖² is about S, and momentum would multiply
-    the noise. One number more is sent; the server keeps M. docs/relaxed.md has the derivation and runs.
+    factor below `momentum` for every participation; where moves are noise, momentum would only multiply it.
+    Signal and noise are those of M, the mean of the server's moves over about C/N rounds (see `Moves`). One
+    number more is sent; the server keeps M. docs/relaxed.md has the derivation and runs.
     """
 
     momentum: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 1.0
 
+    def largest(self, share: float) -> float:
+        """Return the largest β where that share of the clients takes part; zero where all do."""
+        return self.momentum * share if share < 1 else 0.0
+
 
 class Moves(NamedTuple):
-    """The server's recent moves: their mean M, and the ‖M‖² that moves without anything in common give."""
+    """The server's recent moves: M, their mean, and S, the ‖M‖² of moves without anything in common.
+
+    M ← M + share·(move − M) and S ← (1 − share)²·S + share²·‖move‖². Momentum of factor a makes the ‖M‖² of
+    pure noise up to 1/(1 − a) times as large; `a` is the mean factor of these rounds.
+    """
 
     M: Vector
     S: Vector
+    a: Vector
 
-    def followed_by(self, move: Vector, share: float) -> Moves:
-        """Return the moves with one more; those of about 1/share rounds count."""
-        return Moves(self.M + share * (move - self.M), (1 - share) ** 2 * self.S + (share * norm(move)) ** 2)
+    def followed_by(self, move: Vector, share: float, beta: Vector) -> Moves:
+        """Return the moves with one more, of a round with that share and that β."""
+        return Moves(
+            self.M + share * (move - self.M),
+            (1 - share) ** 2 * self.S + (share * norm(move)) ** 2,
+            self.a + (1 - share) * beta - share * self.a,  # share·(β/share·(1 − share) − a)
+        )
 
     @property
-    def agreement(self) -> Vector:
-        """Return the positive-part James–Stein factor of M: 0 for noise, near 1 where moves agree."""
-        return torch.clamp(1 - self.S / torch.clamp(norm(self.M) ** 2, min=1e-30), min=0.0)
+    def signal_to_noise(self) -> Vector:
+        """Return how far ‖M‖² exceeds what noise gives, S/(1 − a), as a part of it; from 0 to 1."""
+        noise = torch.clamp(self.S / (1 - self.a), min=1e-30)
+        return torch.clamp(norm(self.M) ** 2 / noise - 1, min=0.0, max=1.0)
 
 
 @method
@@ -126,7 +139,8 @@ class Relaxed(Wrapper):
         if isinstance(self.beta, Decayed):
             return self.Server(inner, scalar_like(x, self.beta.beta), None)
         if isinstance(self.beta, Adaptive):
-            return self.Server(inner, scalar_like(x, 0.0), Moves(zeros_like(x), scalar_like(x, 0.0)))
+            none = scalar_like(x, 0.0)
+            return self.Server(inner, none, Moves(zeros_like(x), none, none))
         return self.Server(inner, None, None)
 
     def enlist(self, x0: Vector) -> Client:
@@ -160,9 +174,9 @@ class Relaxed(Wrapper):
         inner = self.inner.aggregate(inner, mean.inner, cohort)
         if beta is not None and isinstance(self.beta, Decayed):
             beta = beta * self.beta.decay
-        if moves is not None and isinstance(self.beta, Adaptive):
-            moves = moves.followed_by(inner.x - server.x, cohort.share)
-            beta = self.beta.momentum * cohort.share * moves.agreement
+        if beta is not None and moves is not None and isinstance(self.beta, Adaptive):
+            moves = moves.followed_by(inner.x - server.x, cohort.share, beta)
+            beta = self.beta.momentum * cohort.share * moves.signal_to_noise
         return self.Server(inner, beta, moves)
 
     def models(self, server: Server) -> dict[str, Vector]:
