@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from problems import half_square
+from selecting import slow
 from torch import Tensor, nn
 
 import fedkeel as fk
@@ -99,6 +101,26 @@ def test_beta_stays_between_zero_and_momentum_times_share() -> None:
     assert betas[:2] == [0, 0]  # one move agrees with nothing
     assert max(betas) == pytest.approx(0.5 * 0.2)
     assert min(betas) >= 0
+
+
+@pytest.mark.parametrize("engine", ["stacked", *slow("processes")])
+def test_every_engine_gives_the_same(engine: str) -> None:
+    targets = np.random.default_rng(0).normal(size=(12, SIZE)) + 1
+    method = fk.relaxed(fk.stages((fk.FedDyn(), 4), fk.FedAvg()), fk.Adaptive(), aggregate="walk")
+    options = {"rounds": 8, "cohort": 3, "workers": 2 if engine == "processes" else None}
+    there, here = (
+        history(method, targets, half_square, 0.1, **options | {"engine": one}) for one in (engine, "serial")
+    )
+    assert [row["norm"] for row in there] == pytest.approx([row["norm"] for row in here], rel=1e-10)
+
+
+def test_a_resumed_run_is_the_same(tmp_path: Path) -> None:
+    targets = np.random.default_rng(0).normal(size=(12, SIZE)) + 1
+    options = {"cohort": 2, "run_dir": tmp_path, "resume": True}
+    history(fk.FedInit(fk.Adaptive()), targets, half_square, 0.1, rounds=6, **options)
+    resumed = history(fk.FedInit(fk.Adaptive()), targets, half_square, 0.1, rounds=12, **options)
+    whole = history(fk.FedInit(fk.Adaptive()), targets, half_square, 0.1, rounds=12, cohort=2)
+    assert [row["norm"] for row in resumed] == [row["norm"] for row in whole]
 
 
 @pytest.mark.parametrize("momentum", [-0.1, 1.1])
