@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
-from pydantic import Field
 
 from fedkeel.algorithm import Algorithm, Cohort, Plan, Walk, Wrapper, method
 from fedkeel.errors import ConfigError
-from fedkeel.frozen import Number, UnitInterval
+from fedkeel.frozen import Number, Proportion, UnitInterval
 from fedkeel.methods.fedavg import FedAvg
 from fedkeel.methods.stages import Stages, on_each
 from fedkeel.records import Record
@@ -35,7 +34,7 @@ class Adaptive:
     number more is sent; the server keeps M. docs/relaxed.md has the derivation and runs.
     """
 
-    momentum: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 1.0
+    momentum: Proportion = 1.0
 
     def largest(self, share: float) -> float:
         """Return the largest β where that share of the clients takes part; zero where all do."""
