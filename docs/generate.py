@@ -108,8 +108,9 @@ def _plug_ins() -> list[str]:
         "| `relaxed(first=)` | `initial`, `none` | whether a client's first start is shifted away from x⁰ or not at all |",
         "| `relaxed(gamma=)` | `walk`, `end` | with `walk`: FedDyn's γ from the moves, or the mean end model as in "
         "FL-Simulator |",
-        "| `relaxed(beta=)` | number, `Decayed`, `Adaptive` | constant; shrinking with the round; never longer than "
-        "the client's own walks. Under `model` a constant β may let x grow without bound once β·C/N > 1 |",
+        "| `relaxed(beta=)` | number, `Decayed`, `Adaptive` | constant; shrinking with the round; at most N/C, and lower "
+        "where the server's moves are noise. Under `model` a constant β may let x grow without bound once β·C/N > 1: "
+        "[relaxed.md](relaxed.md) |",
         "| `Work(clip_on=)` | `gradient`, `direction` | what `clip` bounds; `direction` includes push and −pull·anchor, so "
         "it depends on ‖x‖ and moves fixed points |",
         "| `train(sampling=)` | `fixed`, `bernoulli` | exactly the cohort, or each client with that probability |",

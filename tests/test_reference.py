@@ -148,7 +148,11 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "walk": ({"beta": 0.2, "aggregate": "walk"}, {"beta": 0.2, "aggregate": "walk"}),
     "negative": ({"beta": -0.2}, {"beta": -0.2}),
     "decayed": ({"beta": fk.Decayed(0.3, 0.5)}, {"beta": 0.3, "decay": 0.5}),
-    "adaptive": ({"beta": fk.Adaptive(0.3)}, {"beta": 0.3, "adaptive": True}),
+    "adaptive": ({"beta": fk.Adaptive(0.9)}, {"adaptive": 0.9}),
+    "adaptive walk": (
+        {"beta": fk.Adaptive(), "aggregate": "walk"},
+        {"adaptive": 1.0, "aggregate": "walk"},
+    ),
     "walk, none": (
         {"beta": 0.2, "aggregate": "walk", "first": "none"},
         {"beta": 0.2, "aggregate": "walk", "first": "none"},

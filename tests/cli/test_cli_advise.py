@@ -113,3 +113,9 @@ def test_the_constants_alone_are_those_the_adviser_uses(fedkeel):
         "belongs to another"
         in fedkeel("study", "constants", *words, "--out", "c", "--lr", "1", code=6).stderr
     )
+
+
+@pytest.mark.parametrize(("cohort", "largest"), [("3", "0.25"), ("6", "0")])
+def test_an_adaptive_beta_is_judged_by_its_largest(fedkeel, cohort, largest):
+    page = fedkeel(*QUICK, "--cohort", cohort, "--method", "fedinit(beta=Adaptive(0.5))").stdout
+    assert f"(asked: β = {largest})" in page

@@ -111,7 +111,7 @@ def test_each_client_takes_exactly_its_own_steps(work: fk.Work) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("first", ["initial", "none"])
 def test_variants_of_plug_ins(first: str) -> None:
-    for beta in (fk.Decayed(0.1, 0.9), fk.Adaptive(0.1)):
+    for beta in (fk.Decayed(0.1, 0.9), fk.Adaptive(0.9)):
         made = fk.relaxed(fk.FedDyn(), beta, first=first, aggregate="walk", gamma="end")
         assert both(RAGGED.task, RAGGED.federation, made, cohort=3) < 1e-10
     assert both(RAGGED.task, RAGGED.federation, fk.SCAFFOLD(option="I"), cohort=3) < 1e-10

@@ -209,7 +209,7 @@ def methods() -> Iterator[tuple[str, Callable[[], Any]]]:
         fk.relaxed(fk.FedDyn(0.1), 0.1, aggregate="walk", gamma="end"),
         fk.relaxed(fk.FedACG(), 0.1, first="none"),
         fk.FedInit(fk.Decayed(0.1, 0.9)),
-        fk.FedInit(fk.Adaptive(0.1)),
+        fk.FedInit(fk.Adaptive()),
         fk.sharp(fk.FedAvgM(0.5), 0.05),
         fk.stages((fk.FedDyn(0.1), 0.5), fk.FedAvg()),
         fk.stages((fk.FedDyn(0.1), 8), fk.FedDyn(0.1, compensate=False)),

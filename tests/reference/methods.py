@@ -89,13 +89,15 @@ def one_round(stage, r, cohort, make_local, weights, population):
             seen = start if stage.relaxed.aggregate == "walk" else x
         upload, end = stage.method.client(local, i, seen, start)
         if stage.relaxed is not None:
-            stage.relaxed.remember(i, start, end)
+            stage.relaxed.remember(i, end)
         uploads.append(upload | {"end": end})
         starts[i], ends[i], lengths[i] = start, end, local.length
     chosen = [weights[i] for i in cohort]
     share = sum(chosen) / population
-    mean = weighted_mean(uploads, chosen)
+    mean, before = weighted_mean(uploads, chosen), stage.method.x.copy()
     stage.method.server(mean, share)
+    if stage.relaxed is not None:
+        stage.relaxed.moved(stage.method.x - before, share)
     return {
         "broadcast": x.copy(),
         "starts": starts,

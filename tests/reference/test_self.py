@@ -343,18 +343,19 @@ def test_relaxed_first_and_beta():
 
 
 def test_relaxed_adaptive():
-    """The offset is never longer than β·(mean walk so far) nor than β·‖x − last‖, and one of them."""
-    walks, last = {}, {}
-    for row in run("FedInit", rounds=8, beta=2.0, adaptive=True):
+    """β = ρ·p·min(1, (1 − a)·‖M‖²/S − 1) by the recursions of M, S and a."""
+    mean, alone, factor, last, before, betas = 0 * NET_X0, 0.0, 0.0, {}, NET_X0, [0.0]
+    for row in run("FedInit", rounds=8, adaptive=0.9):
         for i, start in row["starts"].items():
-            size = np.linalg.norm(start - row["broadcast"])
-            want = 0.0
-            if i in walks:
-                want = 2.0 * min(np.mean(walks[i]), np.linalg.norm(row["broadcast"] - last[i]))
-            assert_allclose(size, want, atol=1e-13)
-            walks.setdefault(i, []).append(np.linalg.norm(row["ends"][i] - start))
-        last |= row["ends"]
-    assert row["walk_mean"].keys() == walks.keys()
+            x = row["broadcast"]
+            assert_allclose(start, x + betas[-1] * (x - last.get(i, NET_X0)), atol=1e-13)
+        move, p = row["x"] - before, row["share"]
+        mean, alone = mean + p * (move - mean), (1 - p) ** 2 * alone + p**2 * move @ move
+        factor = factor + p * ((1 - p) / p * betas[-1] - factor)
+        betas.append(0.9 * p * min(1.0, max(0.0, (1 - factor) * mean @ mean / alone - 1)))
+        assert_allclose(row["beta"], betas[-1], atol=1e-13)
+        last, before = last | row["ends"], row["x"]
+    assert max(betas) > 0
 
 
 def test_clipping():
@@ -398,7 +399,7 @@ def test_stages():
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("relaxed", [None, {}, {"aggregate": "walk"}, {"adaptive": True}])
+@pytest.mark.parametrize("relaxed", [None, {}, {"aggregate": "walk"}, {"adaptive": 1.0}])
 def test_every_method_learns(method, relaxed):
     """Every method, alone and relaxed, lowers the mean loss at its defaults and stays finite."""
 

@@ -128,7 +128,7 @@ def _inputs(
     from fedkeel.theory.advice import AdviceInputs  # noqa: PLC0415
     from fedkeel.theory.beyond_smoothness import Steps  # noqa: PLC0415
 
-    server, relaxation = _parameters(experiment)
+    server, relaxation = _parameters(experiment, found.cohort / found.clients)
     chosen = relaxation if beta is None else beta
     inter = (found["interpolation_a"], found["interpolation_b"])
     usable = all(math.isfinite(x) and x > 0 for x in inter)
@@ -168,14 +168,17 @@ def _largest_dropped(found: Findings, relaxation: float | None) -> float | None:
     return max(relaxation * along for along in found.along_each)
 
 
-def _parameters(experiment: Experiment) -> tuple[float, float | None]:
-    """Return the server's step of FedAvg-like methods, and β where the method is relaxed."""
-    from fedkeel.methods import SCAFFOLD, FedAvg, Relaxed  # noqa: PLC0415
+def _parameters(experiment: Experiment, share: float) -> tuple[float, float | None]:
+    """Return the server's step of FedAvg-like methods, and the largest β where the method is relaxed."""
+    from fedkeel.methods import SCAFFOLD, Adaptive, FedAvg, Relaxed  # noqa: PLC0415
     from fedkeel.methods.stages import as_stages  # noqa: PLC0415
 
     method = as_stages(experiment.algorithm()).parts[0].method
     beta = None
     if isinstance(method, Relaxed):
-        beta = method.beta if isinstance(method.beta, float) else method.beta.beta
+        if isinstance(method.beta, Adaptive):
+            beta = method.beta.largest(share)
+        else:
+            beta = method.beta if isinstance(method.beta, float) else method.beta.beta
         method = method.inner
     return (method.lr if isinstance(method, FedAvg | SCAFFOLD) else 1.0), beta

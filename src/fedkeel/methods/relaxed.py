@@ -8,11 +8,11 @@ import torch
 
 from fedkeel.algorithm import Algorithm, Cohort, Plan, Walk, Wrapper, method
 from fedkeel.errors import ConfigError
-from fedkeel.frozen import Number, UnitInterval
+from fedkeel.frozen import Number, Proportion, UnitInterval
 from fedkeel.methods.fedavg import FedAvg
 from fedkeel.methods.stages import Stages, on_each
 from fedkeel.records import Record
-from fedkeel.vector import Vector, norm, scalar_like
+from fedkeel.vector import Vector, norm, scalar_like, zeros_like
 
 
 @method
@@ -25,12 +25,46 @@ class Decayed:
 
 @method
 class Adaptive:
-    """β · min(1, r/‖x − last‖), r the running mean of how far this client's own walks went.
+    """β_t = momentum · N/C · min(1, signal/noise): full where the server's moves agree, else zero.
 
-    Our answer to the open problem of §5.4: the offset never outgrows a walk. Nothing more is sent.
+    Our answer to the open problem of §5.4. With "model" aggregation β acts as a global momentum of β·C/N,
+    because x − last holds the C/N rounds since the client's last turn. N/C, the cohort's share, keeps that
+    factor below `momentum` for every participation; where moves are noise, momentum would only multiply it.
+    Signal and noise are those of M, the mean of the server's moves over about C/N rounds (see `Moves`). One
+    number more is sent; the server keeps M. docs/relaxed.md has the derivation and runs.
     """
 
-    beta: Number = 0.1
+    momentum: Proportion = 1.0
+
+    def largest(self, share: float) -> float:
+        """Return the largest β where that share of the clients takes part; zero where all do."""
+        return self.momentum * share if share < 1 else 0.0
+
+
+class Moves(NamedTuple):
+    """The server's recent moves: M, their mean, and S, the ‖M‖² of moves without anything in common.
+
+    M ← M + share·(move − M) and S ← (1 − share)²·S + share²·‖move‖². Momentum of factor a makes the ‖M‖² of
+    pure noise up to 1/(1 − a) times as large; `a` is the mean factor of these rounds.
+    """
+
+    M: Vector
+    S: Vector
+    a: Vector
+
+    def followed_by(self, move: Vector, share: float, beta: Vector) -> Moves:
+        """Return the moves with one more, of a round with that share and that β."""
+        return Moves(
+            self.M + share * (move - self.M),
+            (1 - share) ** 2 * self.S + (share * norm(move)) ** 2,
+            self.a + (1 - share) * beta - share * self.a,  # share·(β/share·(1 − share) − a)
+        )
+
+    @property
+    def signal_to_noise(self) -> Vector:
+        """Return how far ‖M‖² exceeds what noise gives, S/(1 − a), as a part of it; from 0 to 1."""
+        noise = torch.clamp(self.S / (1 - self.a), min=1e-30)
+        return torch.clamp(norm(self.M) ** 2 / noise - 1, min=0.0, max=1.0)
 
 
 @method
@@ -42,7 +76,7 @@ class Relaxed(Wrapper):
     method in place of the broadcast model; `gamma="end"` then lets the server step from the mean start, so
     that the γ of FedDyn, FedSpeed and FedSMOO is the mean end model again, as there. `first="initial"`: a
     client never drawn has last = x⁰ (the paper); `"none"`: no offset the first time. Under "model" x can grow
-    without bound once β·C/N exceeds about 1.
+    without bound once a constant β·C/N exceeds about 1; `Adaptive` chooses a β that does not.
     """
 
     beta: Number | Decayed | Adaptive = 0.1
@@ -51,10 +85,11 @@ class Relaxed(Wrapper):
     gamma: Literal["walk", "end"] = "walk"
 
     class Server(NamedTuple):
-        """The inner state, and this round's β where it changes with the round."""
+        """The inner state, this round's β where it changes, the moves that Adaptive takes it from."""
 
         inner: Record
         beta: Vector | None
+        moves: Moves | None
 
         @property
         def x(self) -> Vector:
@@ -73,12 +108,11 @@ class Relaxed(Wrapper):
             return self.inner.x  # type: ignore[no-any-return]
 
     class Client(NamedTuple):
-        """The inner memory, the last end model, how often it took part, the mean reach of its walks."""
+        """The inner memory, the last end model, how often it took part."""
 
         inner: Record
         last: Vector
         seen: Vector
-        reach: Vector | None
 
     class Up(NamedTuple):
         """The inner upload, and the offset of the start where the server needs its mean."""
@@ -99,14 +133,18 @@ class Relaxed(Wrapper):
         return f"relaxed({self.inner!r}, {knobs})"
 
     def init(self, x: Vector) -> Server:
-        """Start with the first round's β."""
-        beta = scalar_like(x, self.beta.beta) if isinstance(self.beta, Decayed) else None
-        return self.Server(self.inner.init(x), beta)
+        """Start with the first round's β; Adaptive has none before the first move."""
+        inner = self.inner.init(x)
+        if isinstance(self.beta, Decayed):
+            return self.Server(inner, scalar_like(x, self.beta.beta), None)
+        if isinstance(self.beta, Adaptive):
+            none = scalar_like(x, 0.0)
+            return self.Server(inner, none, Moves(zeros_like(x), none, none))
+        return self.Server(inner, None, None)
 
     def enlist(self, x0: Vector) -> Client:
         """Start with x⁰ as the last end model."""
-        reach = scalar_like(x0, 0.0) if isinstance(self.beta, Adaptive) else None
-        return self.Client(self.inner.enlist(x0), x0, scalar_like(x0, 0.0), reach)
+        return self.Client(self.inner.enlist(x0), x0, scalar_like(x0, 0.0))
 
     def broadcast(self, server: Server) -> Down:
         """Send what the inner method sends."""
@@ -124,22 +162,21 @@ class Relaxed(Wrapper):
         """Remember the end model."""
         seen_from = down.inner._replace(x=walk.start) if self.origin == "walk" else down.inner
         up, memory = self.inner.finish(walk, seen_from, client.inner)
-        seen = client.seen + 1
-        reach = client.reach
-        if reach is not None:
-            reach = reach + (norm(walk.end - walk.start) - reach) / seen
         offset = walk.start - down.x if self._steps_from_starts else None
-        return self.Up(up, offset), self.Client(memory, walk.end, seen, reach)
+        return self.Up(up, offset), self.Client(memory, walk.end, client.seen + 1)
 
     def aggregate(self, server: Server, mean: Up, cohort: Cohort) -> Server:
         """Let the inner method aggregate and set the next round's β."""
-        inner = server.inner
+        inner, beta, moves = server
         if mean.offset is not None:
             inner = inner._replace(x=inner.x + mean.offset)
-        beta = server.beta
+        inner = self.inner.aggregate(inner, mean.inner, cohort)
         if beta is not None and isinstance(self.beta, Decayed):
             beta = beta * self.beta.decay
-        return self.Server(self.inner.aggregate(inner, mean.inner, cohort), beta)
+        if beta is not None and moves is not None and isinstance(self.beta, Adaptive):
+            moves = moves.followed_by(inner.x - server.x, cohort.share, beta)
+            beta = self.beta.momentum * cohort.share * moves.signal_to_noise
+        return self.Server(inner, beta, moves)
 
     def models(self, server: Server) -> dict[str, Vector]:
         """Evaluate what the inner method evaluates."""
@@ -153,12 +190,8 @@ class Relaxed(Wrapper):
         gap = down.x - client.last
         if self.first == "none":
             gap = gap * (client.seen > 0)
-        if isinstance(self.beta, Adaptive):
-            assert client.reach is not None
-            scale = torch.clamp(client.reach / torch.clamp(norm(gap), min=1e-30), max=1.0)
-            return gap * (self.beta.beta * scale)
-        beta = down.beta if isinstance(self.beta, Decayed) else self.beta
-        assert beta is not None
+        beta = self.beta if down.beta is None else down.beta
+        assert not isinstance(beta, Decayed | Adaptive)
         return beta * gap
 
 

@@ -201,7 +201,7 @@ def warn_of_growth(settings: RunSettings) -> None:
         if method.beta * rounds_apart > 1:
             warnings.warn(
                 f"relaxed: beta·C/N = {method.beta:g}·{rounds_apart:g} > 1: the model may grow without "
-                "bound (watch the column `norm`); a beta below N/C or beta=Adaptive() stops the explosion, "
-                "though not all of the growth",
+                "bound (watch the column `norm`); beta=Adaptive() stays below N/C, and lower where the "
+                "server's moves are noise",
                 stacklevel=3,
             )

@@ -57,8 +57,9 @@ def _relaxation(g: AdviceInputs) -> list[str]:
     if growth > 1:
         found.append(
             f"β·C/N = {usual:g}·{g.C}/{g.N} = {growth:.3g} > 1: a client's last model is so old that the "
-            "relaxed start can push x away for good; no theorem shows this. Use β ≤ "
-            f"{g.N / g.C:.3g}, beta=Adaptive(), or watch the column `norm`."
+            "relaxed start can push x away for good; no theorem shows this. beta=Adaptive() keeps β below "
+            f"N/C = {g.N / g.C:.3g} and lowers it where moves are noise; a constant β of that size still "
+            "multiplies noise: watch the column `norm`."
         )
     if g.N < g.C and g.beta:
         size = (
