@@ -32,6 +32,13 @@ def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert "relaxed(FedNudge(beta=0.3)" in printed
 
 
+def test_the_regression_example_learns(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("pandas", reason="needs the extra pandas")
+    found = runpy.run_path(str(ROOT / "examples" / "regression.py"))["main"](rounds=15)
+    assert min(found.values()) > 0.25
+    assert capsys.readouterr().out.count("R²") == 2
+
+
 def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = blocks("README.md", "python")
     monkeypatch.chdir(tmp_path)

@@ -77,3 +77,9 @@ def test_data_sets_take_them_too():
     data = fk.Dataset.from_arrays(table(4), pd.Series(["b", "a", "b", "c"]), (table(1), ["c"]))
     assert (data.y.tolist(), data.test[1].tolist()) == ([1, 0, 1, 2], [2])
     assert (data.classes, data.class_names) == (3, ("a", "b", "c"))
+
+
+def test_a_table_of_one_column_is_a_column_of_classes_or_keeps_its_shape():
+    classes, numbers = pd.DataFrame({"y": [0, 1, 1]}), pd.DataFrame({"y": [0.5, 1.0, 2.0]})
+    assert fk.Federation.from_arrays([(table(3), classes)]).y.shape == (3,)
+    assert fk.Federation.from_arrays([(table(3), numbers)]).y.shape == (3, 1)

@@ -77,11 +77,12 @@ def _columns(x: Any, owner: str) -> Any:
 
 
 def _column(y: Any, owner: str) -> Any:
-    """Return targets as an array; a table of one column is that column."""
+    """Return targets as an array; a table of one column of classes is that column."""
     if not _is_table(y):
         return y
     array = y.to_numpy(copy=True)
     if array.dtype.kind == "O" and not _only_words(array):
         missing = f"{owner}: y holds {array.dtype} values that are neither numbers nor words"
         raise DataError(f"{missing} (is one missing?): clean it first")
-    return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
+    classes = array.dtype.kind != "f"
+    return array[:, 0] if classes and array.ndim == 2 and array.shape[1] == 1 else array
