@@ -156,12 +156,21 @@ SOFT = torch.softmax(torch.from_numpy(RNG.normal(size=(6, 3))), 1)
             REAL,
         ),
         (task(1, lambda o, y: distance(o.flatten(), y)), REAL),
+        (task(1, lambda o, y: o[..., 0].mean()), REAL),
         (task(3, metrics={"accuracy": fk.accuracy}), SOFT),
         (task(3, partial(functional.cross_entropy, ignore_index=-100)), [0, -100, 2]),
         (task(3, functional.multilabel_soft_margin_loss), SOFT.round()),
         (task(1, functional.poisson_nll_loss), [[1], [3]]),
     ],
-    ids=["squeezed", "flattened", "class probabilities", "named padding", "several labels", "counts"],
+    ids=[
+        "squeezed",
+        "flattened",
+        "not looked at",
+        "class probabilities",
+        "named padding",
+        "several labels",
+        "counts",
+    ],
 )
 def test_targets_that_only_look_odd_are_taken(given: fk.Task, y: Any) -> None:
     assert np.isfinite(train(given, federation(y))["loss"])

@@ -148,7 +148,7 @@ def _refuse_shapes(told: str, output: Tensor, target: Tensor) -> NoReturn:
 def _pairs_everything(score: Metric, output: Tensor, target: Tensor) -> bool:
     """Tell whether outputs (n, 1) and targets (n,), or the reverse, are broadcast to (n, n).
 
-    Then it does not matter which target belongs to which output, and the value is another than for two
+    Then targets matter, but not which of them belongs to which output, and the value is another than for two
     shapes that are alike.
     """
     count = len(output)
@@ -160,7 +160,8 @@ def _pairs_everything(score: Metric, output: Tensor, target: Tensor) -> bool:
     try:
         value = float(value_of(score, *as_given))
         shifted = float(value_of(score, as_given[0], as_given[1].roll(1, 0)))
+        other = float(value_of(score, as_given[0], as_given[1] + 1))
         alike = float(value_of(score, outputs, targets))
     except Exception:  # it does not take these: it is tried on real ones next
         return False
-    return abs(value - shifted) < 1e-6 < abs(value - alike)
+    return abs(value - shifted) < 1e-6 < min(abs(value - alike), abs(value - other))
