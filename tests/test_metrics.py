@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from one_round import WORK, federation, linear, train
 from problems import tiny_net
 from torch import Tensor, nn
 from torch.nn import functional
@@ -18,26 +19,7 @@ from fedkeel import evaluation
 from fedkeel.columns import COLUMNS, RUN_COLUMNS
 from fedkeel.metrics import is_mean_over_samples
 
-WORK = fk.Work(steps=1, batch_size=4, lr=0.01)
 RNG = np.random.default_rng(1)
-
-
-def federation(y: Any, x: Any = None, clients: int = 2, **options: Any) -> fk.Federation:
-    """Return clients that all have the same targets."""
-    y = torch.as_tensor(y)
-    x = RNG.normal(size=(len(y), 4)) if x is None else x
-    return fk.Federation.from_arrays([(x, y)] * clients, **options)
-
-
-def train(task: fk.Task, data: fk.Federation, **options: Any) -> dict[str, Any]:
-    """Return the row of one round."""
-    given = {"rounds": 1, "cohort": 2, "work": WORK, "engine": "serial"} | options
-    return fk.train(task, data, options.pop("algorithm", fk.FedAvg()), **given).history[-1]
-
-
-def linear(outputs: int, *more: nn.Module) -> nn.Module:
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(4, outputs), *more).double()
 
 
 class Largest:

@@ -1,8 +1,10 @@
 """Values that processes share: pickles in files without a name, beside them tensors as they lie in memory.
 
-Such a file is gone when the last process that holds it ends, however it ends. What a script or a notebook
-defines goes by value, a class once per worker: from then on it goes by its number, so that what comes back is
-of the class that left.
+Such a file is gone when the last process that holds it ends, however it ends. Pickles are read from files and
+pipes that only this run's own processes can reach, never from a path or a network.
+
+What a script or a notebook defines goes by value, a class once per worker: from then on it goes by its
+number, so that what comes back is of the class that left.
 """
 
 from __future__ import annotations
