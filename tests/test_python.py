@@ -234,3 +234,14 @@ def test_a_run_that_was_stopped_has_its_history(tmp_path: Path) -> None:
         train(run_dir=tmp_path, resume=True, rounds=9, callback=lambda row: stop({"round": 1}))
     with pytest.raises(fk.ConfigError, match="not finished"):  # the model on disk is of an earlier round
         fk.load(tmp_path, PROBLEM.task).model  # noqa: B018
+
+
+def test_a_result_is_not_evaluated_where_there_is_no_device() -> None:
+    torch.manual_seed(0)
+    data = torch.randn(6, 3), torch.arange(6) % 2
+    options: dict[str, Any] = {"rounds": 1, "cohort": 1, "work": fk.Work(steps=1), "engine": "serial"}
+    result = fk.train(
+        fk.Task(torch.nn.Linear(3, 2)), fk.Federation.from_arrays([data]), fk.FedAvg(), **options
+    )
+    with pytest.raises(fk.ConfigError, match=r"device = 'cuda:77': PyTorch cannot compute there"):
+        result.evaluate(data, device="cuda:77")

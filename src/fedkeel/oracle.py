@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedkeel.algorithm import Objective
+from fedkeel.errors import ConfigError
 from fedkeel.evaluation import Evaluation, batch_sums
 from fedkeel.layout import Layout, flatten, float_buffers, trainable
 from fedkeel.task import Task, watched
@@ -274,6 +275,23 @@ class Forward:
         tensors = {**oracle.layout.views(vector), **oracle.buffer_layout.views(oracle.buffers)}
         output: Tensor = functional_call(oracle.eval_copy, tensors, (inputs,))
         return output
+
+
+def device_of(name: str | torch.device) -> torch.device:
+    """Return a device that exists on this machine."""
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as problem:
+        kind = torch.accelerator.current_accelerator()
+        others = [f"{kind}:{index}" for index in range(torch.accelerator.device_count())]
+        raise ConfigError(
+            f"device = {str(name)!r}: PyTorch cannot compute there ({str(problem).splitlines()[0]}); "
+            f"this machine has {', '.join(['cpu', *others])}"
+        ) from None
+    if device.type == "meta":
+        raise ConfigError("device = 'meta' holds no numbers: choose cpu")
+    return device
 
 
 def _dense(gradient: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from torch import nn
 from fedkeel.data.federation import Batch, Federation, Transform
 from fedkeel.engines.contract import Choice
 from fedkeel.errors import ConfigError, DataError
-from fedkeel.oracle import Oracle
+from fedkeel.oracle import Oracle, device_of
 from fedkeel.progress import shown_score, shown_time
 from fedkeel.records import Record
 from fedkeel.running.round import Row
@@ -79,7 +79,7 @@ class Result:
         samples = self._numbered(
             data.everything if data.test is None else data.test, data.origin.get("labels")
         )
-        oracle = Oracle(replace(self.task, model=model), torch.device(device))
+        oracle = Oracle(replace(self.task, model=model), device_of(device))
         return oracle.evaluate(oracle.point, oracle.buffers, samples, data.prepare)
 
     def _numbered(self, samples: Batch, labels: Sequence[str] | None) -> Batch:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-import torch
-
 from fedkeel.engines import make_engine, settle
 from fedkeel.engines.serial import threads
-from fedkeel.errors import ConfigError
 from fedkeel.options import Execution
-from fedkeel.oracle import Oracle
+from fedkeel.oracle import Oracle, device_of
 from fedkeel.running.best import BestKeeper
 from fedkeel.running.interrupts import uninterrupted
 from fedkeel.running.panel import assemble
@@ -83,7 +80,7 @@ def open_session(settings: RunSettings, execution: Execution | None = None) -> S
     For those who want to see the state between rounds; `train` is the easy way. Close it after.
     """
     execution = execution or Execution()
-    oracle = Oracle(settings.task, _device(execution.device))
+    oracle = Oracle(settings.task, device_of(execution.device))
     check(settings, oracle)
     check_leftovers(settings, oracle)
     check_optimizer(settings, oracle)
@@ -94,23 +91,6 @@ def open_session(settings: RunSettings, execution: Execution | None = None) -> S
     stages, population = settings.stages.fixed(settings.rounds), Population.of(settings)
     context = RunContext(settings, stages, population, engine, oracle, panel, choice)
     return Session(context, first_state(context))
-
-
-def _device(name: str) -> torch.device:
-    """Return a device that exists on this machine."""
-    try:
-        device = torch.device(name)
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as problem:
-        kind = torch.accelerator.current_accelerator()
-        others = [f"{kind}:{index}" for index in range(torch.accelerator.device_count())]
-        raise ConfigError(
-            f"device = {name!r}: PyTorch cannot compute there ({str(problem).splitlines()[0]}); "
-            f"this machine has {', '.join(['cpu', *others])}"
-        ) from None
-    if device.type == "meta":
-        raise ConfigError("device = 'meta' holds no numbers: choose cpu")
-    return device
 
 
 def first_state(context: RunContext) -> RunState:
