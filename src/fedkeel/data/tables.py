@@ -48,7 +48,7 @@ def _is_table(part: Any) -> bool:
 
 
 def _are_words(part: Any) -> bool:
-    if isinstance(part, Tensor):
+    if isinstance(part, Tensor | dict | tuple):  # trees hold numbers
         return False
     try:
         array = part.to_numpy() if _is_table(part) else np.asarray(part)

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from fedkeel.data.federation import Batch, Federation, Transform
+from fedkeel.data.federation import Federation, Transform
+from fedkeel.data.samples import InMemory, Samples
 from fedkeel.engines.contract import Choice
 from fedkeel.errors import ConfigError, DataError
 from fedkeel.oracle import Oracle, device_of
@@ -82,7 +83,7 @@ class Result:
         oracle = Oracle(replace(self.task, model=model), device_of(device))
         return oracle.evaluate(oracle.point, oracle.buffers, samples, data.prepare)
 
-    def _numbered(self, samples: Batch, labels: Sequence[str] | None) -> Batch:
+    def _numbered(self, samples: Samples, labels: Sequence[str] | None) -> Samples:
         """Return samples with the run's class numbers, where words were numbered without the run's others."""
         if labels is None or labels == self.labels:
             return samples
@@ -90,7 +91,8 @@ class Result:
         for word in labels:
             if word not in known:
                 raise DataError(f"evaluate: no class of the run is {word!r}; known: {known}")
-        return samples[0], torch.tensor([known.index(word) for word in labels])[samples[1]]
+        x, y = samples.sample()
+        return InMemory(x, torch.tensor([known.index(word) for word in labels])[y])
 
     def to_pandas(self) -> Any:
         """Return the history as a pandas DataFrame."""
