@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedkeel.data.arguments import as_list, check_options, is_pair, whole_numbers
 from fedkeel.data.arrays import Columns, arrays, check_map_style
 from fedkeel.data.lazy import CACHE_BYTES, LoadedClients, ReadDatasets, given_clients, loaded
 from fedkeel.data.mapped import samples_of
@@ -64,6 +65,7 @@ class Federation:
     def __post_init__(self) -> None:
         object.__setattr__(self, "pool", as_samples(self.pool))
         object.__setattr__(self, "test", None if self.test is None else as_samples(self.test))
+        self._check_options()
         self._check_counts()
         sizes = self.offsets.diff()
         if len(sizes) - self.held_out < 1:
@@ -71,6 +73,15 @@ class Federation:
         if bool((sizes < 1).any()):
             empty = int((sizes < 1).nonzero()[0])
             raise DataError(f"client {empty} has no samples: leave it out, or split over fewer clients")
+
+    def _check_options(self) -> None:
+        classes = self.classes
+        if classes is not None and (isinstance(classes, bool) or not isinstance(classes, int) or classes < 1):
+            raise DataError(f"classes = {classes!r}: give the number of classes, or None for real numbers")
+        for name in ("transform", "augment"):
+            given = getattr(self, name)
+            if given is not None and not callable(given):
+                raise DataError(f"{name} = {given!r}: give a function of a batch of inputs, or None")
 
     def _check_counts(self) -> None:
         """Refuse samples in memory that lack a target or hold NaN; others are checked when loaded."""
@@ -125,8 +136,8 @@ class Federation:
         Targets that are words become class numbers in the order of the alphabet; `origin["labels"]` says
         which is which. Memory-mapped arrays stay in their files.
         """
-        if len(clients) == 0:
-            raise DataError("no clients given: pass a list with one (x, y) pair per client")
+        clients = as_list(clients, "a list with one (x, y) pair per client")
+        check_options(options)
         if isinstance(clients[0], torch.utils.data.Dataset):
             return cls.from_datasets(clients, test, **options)
         clients, test, labels = in_numbers(clients, test)
@@ -158,15 +169,15 @@ class Federation:
         `x` and `y` name columns where samples have names. All samples are read at once and kept as tensors;
         with `lazy` each is read whenever it is needed.
         """
-        if len(clients) == 0:
-            raise DataError("no clients given: pass a list with one dataset per client")
+        clients = as_list(clients, "a list with one dataset per client")
+        check_options(options)
         for dataset in clients:
             check_map_style(dataset)
         if lazy:
             pool = ReadDatasets(clients, x=x, y=y, classes=options.get("classes"))
-            return cls._lazy(pool, test if _is_pair(test) else ReadDatasets([test], x=x, y=y), **options)
+            return cls._lazy(pool, test if is_pair(test) else ReadDatasets([test], x=x, y=y), **options)
         pairs = [arrays(client, x=x, y=y) for client in clients]
-        return cls.from_arrays(pairs, test if _is_pair(test) else arrays(test, x=x, y=y), **options)
+        return cls.from_arrays(pairs, test if is_pair(test) else arrays(test, x=x, y=y), **options)
 
     @classmethod
     def from_clients(
@@ -194,8 +205,12 @@ class Federation:
             raise DataError(
                 f"from_clients: load = {load!r}: give a function of a client's number that returns (x, y)"
             )
+        if isinstance(cache, bool) or not isinstance(cache, int) or cache < 0:
+            raise DataError(f"from_clients: cache = {cache!r}: give a number of bytes, as in 2**30")
+        check_options(options)
         if sizes is None:
             sizes = [loaded(load, client).size for client in range(count)]
+        sizes = whole_numbers(sizes)
         if len(sizes) != count:
             raise DataError(f"from_clients: {len(sizes)} sizes for {count} clients: give one per client")
         pool = LoadedClients(load, sizes, classes=classes, cache=cache, fingerprint=fingerprint)
@@ -220,6 +235,8 @@ class Federation:
 
     def rows(self, client: int) -> Tensor:
         """Return the indices of a client's samples in the pool."""
+        if not 0 <= client < len(self.offsets) - 1:
+            raise DataError(f"there is no client {client}: they are numbered 0 to {len(self.offsets) - 2}")
         return self.index[int(self.offsets[client]) : int(self.offsets[client + 1])]
 
     def samples(self, client: int) -> Batch:
@@ -279,7 +296,7 @@ class Federation:
 
     def hold_out(self, clients: int) -> Federation:
         """Keep the last `clients` clients out of training."""
-        if not 0 <= clients < len(self):
+        if isinstance(clients, bool) or not isinstance(clients, int) or not 0 <= clients < len(self):
             raise DataError(f"cannot hold out {clients} of {len(self)} clients: at least one must take part")
         return replace(self, held_out=self.held_out + clients)
 
@@ -307,10 +324,6 @@ class Federation:
             return f"sample {row} of the pool"
         client = int(torch.searchsorted(self.offsets, found[0], right=True)) - 1
         return f"client {client}: {name}[{int(found[0]) - int(self.offsets[client])}]"
-
-
-def _is_pair(test: Any) -> bool:
-    return test is None or (isinstance(test, tuple | list) and len(test) == 2)
 
 
 def _named(samples: InMemory, prefix: str) -> list[tuple[str, Tensor]]:

@@ -130,9 +130,13 @@ def array_tree(value: Any, owner: str, *, keep: type | tuple[type, ...] = ()) ->
     if keep and isinstance(value, keep):
         return value
     try:
-        return torch.as_tensor(value)
+        found = torch.as_tensor(value).detach()
     except (TypeError, ValueError, RuntimeError) as problem:
         raise DataError(f"{owner}: cannot make tensors of its arrays: {problem}") from None
+    if found.layout is not torch.strided or found.is_complex():
+        kind, fix = ("complex", "view_as_real(x)") if found.is_complex() else ("sparse", "to_dense()")
+        raise DataError(f"{owner}: an array is {kind}, which models do not take: give it as torch's {fix}")
+    return found
 
 
 def is_several(value: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedkeel.algorithm import Algorithm, Sharp, Walk
+from fedkeel.data.federation import Federation
 from fedkeel.data.samples import Batch
 from fedkeel.errors import ConfigError, DataError, FedkeelError
 from fedkeel.evaluation import check_size, needing_all, value_of
@@ -33,7 +34,7 @@ def check(settings: RunSettings, oracle: Oracle) -> None:
     """Run model, loss and metrics on a few samples; refuse what does not fit together."""
     federation, task = settings.federation, settings.task
     x, y = federation.samples(0)
-    inputs, target = oracle.to_device((federation.prepare(part(x, 0, 2)), part(y, 0, 2)))
+    inputs, target = oracle.to_device((_prepared(federation, part(x, 0, 2)), part(y, 0, 2)))
     name = type(task.module).__name__
     try:
         with torch.no_grad():
@@ -43,6 +44,11 @@ def check(settings: RunSettings, oracle: Oracle) -> None:
             f"{name} does not take a batch of {with_samples(inputs)}: {_first_line(problem)}; change the "
             "model's input size or the data's shape"
         ) from None
+    except Exception as problem:  # of the model's own
+        raise DataError(
+            f"{name} fails on a batch of {with_samples(inputs)} with {type(problem).__name__}: "
+            f"{_first_line(problem)}"
+        ) from problem
     _check_output(task, output, name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # two samples may be too few for a metric; broadcasting is refused
@@ -51,6 +57,30 @@ def check(settings: RunSettings, oracle: Oracle) -> None:
         _check_metrics(settings, oracle, output, target)
     if not isinstance(output, Tensor):
         _check_objectives(settings, oracle, (inputs, target), type(output).__name__)
+
+
+def _prepared(federation: Federation, x: Tree) -> Tree:
+    """Return a few inputs as the model gets them; refuse a transform or an augmentation that fails."""
+    augment, transform = federation.augment, federation.transform
+    if augment is not None:
+        x = _changed("augment", lambda batch: augment(batch, torch.Generator()), x)
+    return x if transform is None else _changed("transform", transform, x)
+
+
+def _changed(name: str, function: Callable[[Tree], Tree], x: Tree) -> Tree:
+    try:
+        changed = function(x)
+    except FedkeelError:
+        raise
+    except Exception as problem:
+        what = f"{type(problem).__name__}: {_first_line(problem)}"
+        raise DataError(f"{name} fails on a batch of {with_samples(x)} with {what}") from problem
+    if not tensors(changed) or count(changed) != count(x):
+        given = with_samples(changed) if tensors(changed) else type(changed).__name__
+        raise DataError(
+            f"{name} gives {given} of a batch of {with_samples(x)}: it must give as many samples as it gets"
+        )
+    return changed
 
 
 def _check_output(task: Task, output: Any, name: str) -> None:
@@ -151,7 +181,7 @@ def _check_metrics(settings: RunSettings, oracle: Oracle, output: Tree, target: 
             float(value)
         except (TypeError, ValueError, RuntimeError):
             raise DataError(
-                f"the metric {name!r} returns {value!r}: it must be one number over all samples; give "
+                f"the metric {name!r} returns {_shown(value)}: it must be one number over all samples; give "
                 "several as several metrics"
             ) from None
 
@@ -182,6 +212,12 @@ def _untaken(thing: str, output: Tree, target: Tree, problem: Exception) -> Data
         f"{thing} does not take {given}: {_first_line(problem)}; change it, or the shape of outputs or "
         "targets"
     )
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Tensor) and value.numel() > 1:
+        return f"a tensor of shape {tuple(value.shape)}"
+    return repr(value)
 
 
 def _first_line(problem: Exception) -> str:

@@ -20,6 +20,7 @@ from fedkeel.records import Record
 from fedkeel.running.round import Row
 from fedkeel.summary import as_html, as_text
 from fedkeel.task import Task
+from fedkeel.trees import described
 
 Trained = nn.Module | str  # a module, or why there is none
 
@@ -81,7 +82,14 @@ class Result:
             data.everything if data.test is None else data.test, data.origin.get("labels")
         )
         oracle = Oracle(replace(self.task, model=model), device_of(device))
-        return oracle.evaluate(oracle.point, oracle.buffers, samples, data.prepare)
+        try:
+            return oracle.evaluate(oracle.point, oracle.buffers, samples, data.prepare)
+        except (RuntimeError, IndexError, ValueError, TypeError) as problem:
+            inputs, target = (described(tree) for tree in samples.sample())
+            raise DataError(
+                f"evaluate: model, loss or metrics do not take inputs that are {inputs} with targets that "
+                f"are {target}: {str(problem).splitlines()[0]}"
+            ) from problem
 
     def _numbered(self, samples: Samples, labels: Sequence[str] | None) -> Samples:
         """Return samples with the run's class numbers, where words were numbered without the run's others."""

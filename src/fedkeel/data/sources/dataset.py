@@ -115,8 +115,10 @@ class Dataset:
             if not isinstance(splitter, Natural):
                 raise DataError(f"{splitter} needs to know for how many clients: pass clients=...")
             clients = splitter.clients(labels, self.groups)
-        if seed < 0:
-            raise DataError(f"the seed of a split is {seed}; use 0 or a positive number")
+        if isinstance(splitter, type) or not callable(splitter):
+            raise DataError(f"split: {splitter!r} is not a split: give one, as in fk.DirichletByClass(0.1)")
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+            raise DataError(f"the seed of a split is {seed!r}; use 0 or a positive number")
         shares = splitter(labels, clients, Stream(seed).branch("split").numpy(), self.groups)
         return Federation(
             samples_of(self.x, self.y, self.name),
