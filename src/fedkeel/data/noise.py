@@ -25,6 +25,8 @@ from fedkeel.errors import ConfigError, DataError
 from fedkeel.streams import Stream
 from fedkeel.trees import Tree, described
 
+_AT_ONCE = 4096  # pictures that are changed at once, as floats
+
 
 class PictureNoise(Protocol):
     """A change of pictures that depends on their class, their client and a seed, and on nothing else."""
@@ -84,8 +86,9 @@ def add_noise(federation: Federation, *noises: PictureNoise, seed: int = 0) -> F
     sizes = federation.offsets.diff()
     clients = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
     x, y = federation.x[federation.index], federation.y[federation.index]
-    for noise in noises:
-        x = noise(x, y, clients, seed)
+    for part in torch.arange(len(x)).split(_AT_ONCE):
+        for noise in noises:
+            x[part] = noise(x[part], y[part], clients[part], seed)
     described = {"noise": [repr(noise) for noise in noises], "noise_seed": seed}
     index = torch.arange(len(x))
     return replace(federation, pool=InMemory(x, y), index=index, origin={**federation.origin, **described})
@@ -111,6 +114,11 @@ class Augment:
         """Vary a batch (n, c, h, w) of bytes or floats; one gather for all its pictures."""
         check_pictures("augmentation", x)
         n, channels, height, width = x.shape
+        if self.pad >= min(height, width):
+            raise DataError(
+                f"{self}: pictures have {height}×{width} pixels, and a shift by {self.pad} may leave nothing "
+                "of them: give a smaller pad"
+            )
         columns = torch.arange(width).expand(n, width)
         if self.flip:
             mirrored = torch.rand(n, 1, generator=generator) < 0.5
