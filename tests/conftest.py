@@ -36,6 +36,16 @@ def empty_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def same_threads() -> Iterator[None]:
+    """No test leaves torch on more threads: those of the test processes would wait for each other."""
+    torch = sys.modules.get("torch")
+    before = torch.get_num_threads() if torch else None
+    yield
+    if torch:
+        assert torch.get_num_threads() == before, "the test leaves torch on another number of threads"
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Where test processes share the files, begin with those of many slow tests: short ones end last."""
     if hasattr(config, "workerinput"):

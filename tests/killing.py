@@ -7,12 +7,14 @@ functions, so every failure can be repeated. Nothing is really synced: that matt
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import random
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +105,19 @@ def attempt(job: Callable[[], object]) -> tuple[bool, Any]:
     return status == 0, json.loads(told) if told else None
 
 
+def import_ahead(job: Callable[[], object]) -> None:
+    """Import here what a job imports when it comes to need it: not each of its many children again."""
+
+    def imported() -> list[str]:
+        before = set(sys.modules)
+        job()
+        return sorted(set(sys.modules) - before)
+
+    for module in attempt(imported)[1]:
+        with suppress(Exception):  # some are made by others, some warn of their age
+            importlib.import_module(module)
+
+
 def run(name: str, path: Path, event: int = 0, point: int = 0) -> bool:
     """Start or resume a run that is killed at an instant; return whether it lived."""
 
@@ -184,6 +199,7 @@ def at_points(name: str, folder: Path, changes: int) -> int:
 
 def main(scratch: Path, seed: int) -> None:
     rng, report = random.Random(seed), []
+    import_ahead(lambda: train("relaxed", scratch / "first"))
     for name in ALGORITHMS:
         changes, calls = instants(name, scratch / name)
         folder = scratch / f"{name}-killed"
