@@ -9,6 +9,7 @@ import json
 import random
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -109,8 +110,8 @@ def killed(name: str, path: Path, kills: list[dict[str, int]]) -> tuple[int, boo
 
 def main(scratch: Path) -> None:
     rng, report = random.Random(0), {}
-    for name in STUDIES:
-        import_ahead(lambda name=name: STUDIES[name](scratch / f"{name}-first"))
+    for name, study in STUDIES.items():
+        import_ahead(partial(study, scratch / f"{name}-first"))
         whole = run(name, scratch / f"{name}-whole")[1]
         changes, calls = instants(name, scratch / f"{name}-counted")
         plans = [[{"point": point}] for point in range(1, changes + 1)]
