@@ -24,11 +24,13 @@ from torch import nn
 import fedkeel as fk
 from fedkeel.running.checkpoints import Checkpoints
 
-ALGORITHMS = {
-    "SCAFFOLD": fk.SCAFFOLD(),
-    "stages": fk.stages((fk.FedDyn(), 3), fk.FedAvg()),
-    "relaxed": fk.relaxed(fk.SCAFFOLD(), beta=0.1),
+RUNS = {  # the method, and whether a finished run keeps the clients' memories
+    "SCAFFOLD": (fk.SCAFFOLD(), True),
+    "without memories": (fk.SCAFFOLD(), False),
+    "stages": (fk.stages((fk.FedDyn(), 3), fk.FedAvg()), True),
+    "relaxed": (fk.relaxed(fk.SCAFFOLD(), beta=0.1), True),
 }
+EVERY_POINT = ("SCAFFOLD", "without memories")  # are killed before every change of the disk
 POINTS = ("fsync", "replace", "mkdir", "unlink", "rmdir")  # what changes the disk, one by one
 LIVES, KILLS = 3, 4  # runs that are killed at random, and how often each
 
@@ -74,10 +76,11 @@ def train(name: str, path: Path) -> None:
     generator = torch.Generator().manual_seed(0)
     clients = [(torch.randn(6, 3, generator=generator), torch.arange(6) % 2) for _ in range(8)]
     torch.manual_seed(0)
+    algorithm, keep_memories = RUNS[name]
     fk.train(
         fk.Task(nn.Linear(3, 2)),
         fk.Federation.from_arrays(clients),
-        ALGORITHMS[name],
+        algorithm,
         rounds=5,
         cohort=3,
         work=fk.Work(epochs=1, batch_size=3),
@@ -85,6 +88,7 @@ def train(name: str, path: Path) -> None:
         run_dir=path,
         resume=True,
         checkpoint_every=2,
+        keep_memories=keep_memories,
     )
 
 
@@ -155,13 +159,14 @@ def left(name: str, path: Path) -> dict[str, Any]:
         (client, {n: t.tolist() for n, t in named.items()}) for client, named in loaded.memories
     )
     return {
-        "algorithm": name,
+        "run": name,
         "model": (path / "model.safetensors").read_bytes().hex(),
         "metrics": (path / "metrics.jsonl").read_text(),
         "rounds timed": len((path / "timings.jsonl").read_text().splitlines()),
         "server": {n: t.tolist() for n, t in loaded.tensors.items()},
         "memories": memories,
-        "files": sorted(p.name for p in path.iterdir()),
+        "left out": loaded.left_out,
+        "files": sorted(str(p.relative_to(path)) for p in path.rglob("*")),
         "unfinished": [p.name for p in path.rglob(".*.tmp")],
     }
 
@@ -200,12 +205,12 @@ def at_points(name: str, folder: Path, changes: int) -> int:
 def main(scratch: Path, seed: int) -> None:
     rng, report = random.Random(seed), []
     import_ahead(lambda: train("relaxed", scratch / "first"))
-    for name in ALGORITHMS:
+    for name in RUNS:
         changes, calls = instants(name, scratch / name)
         folder = scratch / f"{name}-killed"
         folder.mkdir()
         kills = randomly(name, folder, calls, rng)
-        if name == "SCAFFOLD":
+        if name in EVERY_POINT:
             kills += at_points(name, folder, changes)
         paths = [scratch / name, *sorted(folder.iterdir())]
         whole, *ends = attempt(lambda name=name, paths=paths: [left(name, path) for path in paths])[1]

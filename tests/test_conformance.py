@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from problems import play, quadratic, tiny_net
-from selecting import slow
+from selecting import one_in, slow
 
 import fedkeel as fk
 from fedkeel.records import leaves
@@ -114,14 +114,14 @@ def test_the_given_model_and_global_randomness_are_untouched(make: Any) -> None:
         assert now.grad is None
 
 
-@ALL
+@pytest.mark.parametrize("make", one_in(4, fk.METHODS), ids=lambda make: make.__name__)
 @pytest.mark.parametrize("wrap", [lambda m: m, *slow(lambda m: fk.relaxed(m, 0.1))], ids=["plain", "relaxed"])
 def test_survives_a_checkpoint(make: Any, wrap: Any, tmp_path: Path) -> None:
     algorithm = make()
     if make is not fk.FedInit:
         algorithm = wrap(algorithm)
     problem = tiny_net(SIZES)
-    given: dict[str, Any] = {"cohort": 3, "work": WORK, "checkpoint_every": 1}
+    given: dict[str, Any] = {"cohort": 3, "work": WORK, "checkpoint_every": 1, "keep_memories": True}
     whole = fk.train(problem.task, problem.federation, algorithm, rounds=5, cohort=3, work=WORK)
     fk.train(problem.task, problem.federation, algorithm, rounds=2, run_dir=tmp_path, **given)
     resumed = fk.train(

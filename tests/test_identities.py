@@ -59,7 +59,7 @@ def test_nova_is_fedavg_with_equal_sizes() -> None:
 
 
 @pytest.mark.parametrize("weighting", ["uniform", "samples"])
-@pytest.mark.parametrize("cohort", [2, 6])
+@pytest.mark.parametrize("cohort", [2, *slow(6)])
 @pytest.mark.parametrize("option", ["I", "II"])
 def test_c_is_the_mean_of_all_c_i_after_every_round(option: Any, cohort: int, weighting: Any) -> None:
     problem = tiny_net(RAGGED)
@@ -72,7 +72,7 @@ def test_c_is_the_mean_of_all_c_i_after_every_round(option: Any, cohort: int, we
 
 
 @pytest.mark.parametrize("weighting", ["uniform", "samples"])
-@pytest.mark.parametrize("cohort", [2, 6])
+@pytest.mark.parametrize("cohort", [2, *slow(6)])
 def test_h_is_the_mean_of_all_h_i_after_every_round(cohort: int, weighting: Any) -> None:
     problem = tiny_net(RAGGED)
     weights = np.array(RAGGED, dtype=float) if weighting == "samples" else np.ones(6)

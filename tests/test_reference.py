@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from problems import Problem, expect, play, quadratic, tiny_net
+from selecting import one_in
 
 import fedkeel as fk
 
@@ -204,7 +205,7 @@ def test_the_simulators_gamma(name: str) -> None:
 
 
 @pytest.mark.parametrize("clip_on", ["gradient", "direction"])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", one_in(4, CASES))
 def test_clipping(name: str, clip_on: Any) -> None:
     algorithm, reference, knobs, server, client = CASES[name]
     work = fk.Work(epochs=1, batch_size=3, lr=0.1, weight_decay=0.02, clip=0.3, clip_on=clip_on)
@@ -214,7 +215,8 @@ def test_clipping(name: str, clip_on: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [n for n in CASES if n not in {"FedSAM", "FedSpeed", "FedSMOO", "MoFedSAM", "FedGamma"}]
+    "name",
+    one_in(4, [n for n in CASES if n not in {"FedSAM", "FedSpeed", "FedSMOO", "MoFedSAM", "FedGamma"}]),
 )
 def test_sharp(name: str) -> None:
     algorithm, reference, knobs, server, client = CASES[name]
@@ -224,7 +226,7 @@ def test_sharp(name: str) -> None:
     agree(played, expect(given, reference, rounds=3, cohort=3, work=work, sharp=0.1, **knobs), server, client)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", one_in(4, CASES))
 def test_weights_by_samples(name: str) -> None:
     algorithm, reference, knobs, server, client = CASES[name]
     work = fk.Work(epochs=1, batch_size=3, lr=0.1)
@@ -250,7 +252,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize("memory", ["auto", "fresh"])
-@pytest.mark.parametrize(("first", "second"), PAIRS)
+@pytest.mark.parametrize(("first", "second"), one_in(4, PAIRS))
 def test_stages(first: str, second: str, memory: Any) -> None:
     work = fk.Work(epochs=1, batch_size=3, lr=0.1)
     given = make("tiny net", "ragged")

@@ -236,7 +236,7 @@ def test_stages_switch_by_rule_and_the_rows_say_when() -> None:
 
 
 def test_a_run_can_be_made_longer(tmp_path: Path) -> None:
-    train(rounds=2, run_dir=tmp_path)
+    train(rounds=2, run_dir=tmp_path, keep_memories=True)
     longer = train(rounds=5, run_dir=tmp_path, resume=True)
     whole = train(rounds=5)
     assert torch.equal(longer.server.x, whole.server.x)

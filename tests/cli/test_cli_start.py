@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from children import interruptible
+from selecting import slow
 
 from fedkeel.cli.app import COMMANDS, load_command
 from fedkeel.cli.methods import TABLE, method_table
@@ -32,7 +33,7 @@ def imported(*args: str) -> list[str]:
     return ast.literal_eval(done.stderr.splitlines()[-1])
 
 
-@pytest.mark.parametrize("line", ["--help", "--version", "methods", "methods --json", "run --help"])
+@pytest.mark.parametrize("line", ["--help", *slow("--version", "methods", "methods --json", "run --help")])
 def test_what_trains_nothing_imports_nothing_heavy(line):
     assert imported(*line.split()) == []
 
@@ -46,6 +47,7 @@ def test_no_command_imports_anything_heavy_before_it_runs():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.slow
 def test_runs_are_listed_and_shown_without_torch(tiny, fedkeel):
     tiny("--out", "runs/a", "--method", "fedprox(mu=0.1)")
     fedkeel(

@@ -20,7 +20,7 @@ from fedkeel.oracle import Oracle
 from fedkeel.settings import RunSettings
 
 SIZES = [30, 17, 24, 8]
-WORK = {"epochs": 4, "batch_size": 8, "lr": 0.05, "weight_decay": 1e-3}
+WORK = {"epochs": 8, "batch_size": 8, "lr": 0.05, "weight_decay": 1e-3}
 METHODS = {
     "FedAvg": fk.FedAvg(),
     "FedProx": fk.FedProx(),
@@ -85,7 +85,7 @@ def distance(task: fk.Task, data: fk.Federation, method: fk.Algorithm, *, how: s
 
 def cases() -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield every method with clipped gradients, and in turn in one of the other settings."""
-    others = cycle([{}, {"batch_size": None, "epochs": 10}])
+    others = cycle([{}, {"batch_size": None, "epochs": 20}])
     for name in METHODS:
         yield name, {"clip": 0.5}
         yield name, next(others)
@@ -229,7 +229,8 @@ def test_a_resumed_run_whose_cache_is_empty_goes_on_to_the_bit(
     task = fk.Task(copy.deepcopy(logistic().model).float())
     data = pictures([30, 17, 24, 8, 30, 11])
     whole = fk.train(task, data, fk.SCAFFOLD(), rounds=8, **options)
-    fk.train(task, data, fk.SCAFFOLD(), rounds=4, run_dir=tmp_path / "run", **options)
-    resumed = fk.train(task, data, fk.SCAFFOLD(), rounds=8, run_dir=tmp_path / "run", resume=True, **options)
+    options |= {"run_dir": tmp_path / "run", "keep_memories": True}
+    fk.train(task, data, fk.SCAFFOLD(), rounds=4, **options)
+    resumed = fk.train(task, data, fk.SCAFFOLD(), rounds=8, resume=True, **options)
     assert torch.equal(vector(whole), vector(resumed))
     assert spans

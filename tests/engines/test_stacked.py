@@ -193,7 +193,7 @@ def test_a_client_that_diverges_is_named() -> None:
 
 
 def test_a_run_goes_on_under_another_engine(tmp_path: Path) -> None:
-    options = {"cohort": 2, "run_dir": tmp_path / "run"}
+    options = {"cohort": 2, "run_dir": tmp_path / "run", "keep_memories": True}
     run(RAGGED.task, RAGGED.federation, fk.SCAFFOLD(), "serial", **options)
     switched = run(
         RAGGED.task, RAGGED.federation, fk.SCAFFOLD(), "stacked-uncompiled", rounds=4, resume=True, **options

@@ -9,7 +9,7 @@ import pytest
 import torch
 from problems import tiny_net
 from safetensors.torch import save_file
-from selecting import one_in
+from selecting import one_in, slow
 from torch import nn
 
 import fedkeel as fk
@@ -122,7 +122,7 @@ def stop_after_three(row: dict[str, Any]) -> None:
         raise _Stop
 
 
-@pytest.mark.parametrize("method", [fk.FedDyn(), fk.SCAFFOLD()], ids=repr)
+@pytest.mark.parametrize("method", [fk.FedDyn(), *slow(fk.SCAFFOLD())], ids=repr)
 def test_a_resumed_run_reports_the_same_numbers_to_the_bit(method: Any, tmp_path: Path) -> None:
     probes, options = probes_for(method), {"rounds": 6}
     saved: dict[str, Any] = {"run_dir": tmp_path / "run", "checkpoint_every": 2}

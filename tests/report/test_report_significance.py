@@ -56,6 +56,7 @@ def claims_of_the_winner(scores: Floats, statistics: Floats, critical: float) ->
     return float((statistics[np.arange(len(scores)), winner].max(-1) > critical).mean())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("effect", [0.0, 8.0], ids=["independent", "shared seeds"])
 @pytest.mark.parametrize("pattern", spreads(3))
 def test_equal_methods_are_told_apart_in_at_most_five_per_cent(pattern: str, effect: float) -> None:
@@ -124,6 +125,7 @@ def test_p_falls_to_five_per_cent_at_the_critical_value() -> None:
     assert adjusted_p(np.array([0.0, math.inf]), 4, 3) == pytest.approx([1.0, 2 / DRAWS], rel=1e-3)
 
 
+@pytest.mark.slow
 def test_more_methods_ask_for_more_and_more_seeds_for_less() -> None:
     table = [[critical_value(methods, seeds) for seeds in (3, 5, 10)] for methods in (2, 4, 8, 12)]
     assert (np.diff(table, axis=0) > 0).all()

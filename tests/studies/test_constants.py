@@ -111,6 +111,7 @@ def test_every_estimate_has_samples_a_spread_and_a_reason(quadratic):
         assert one.samples > 0 or name == "sigma_l2", name
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_numbers():
     task, federation = linear(scattered())
     work = fk.Work(steps=2, lr=0.05, batch_size=2)
@@ -269,6 +270,7 @@ def test_a_measurement_is_the_mean_and_spread_of_the_clients_gradients():
     assert found.along == pytest.approx(mean.sum())
 
 
+@pytest.mark.slow
 def test_relaxed_methods_tell_the_product_their_proof_drops():
     task, federation = linear(scattered())
     work = fk.Work(steps=2, lr=0.05)
@@ -297,6 +299,7 @@ def test_classes_and_buffers_are_measured_too():
 numbers = st.floats(0, 10, allow_subnormal=False)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(numbers, numbers), min_size=1, max_size=12))
 def test_the_frontier_holds_on_all_samples_and_no_pair_beats_it(samples):

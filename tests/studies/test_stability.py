@@ -69,6 +69,7 @@ def test_global_stability_is_the_distance_of_two_coupled_runs() -> None:
     assert found.gap == pytest.approx(np.mean(losses[6:]) - np.mean(losses[:6]), rel=1e-8)
 
 
+@pytest.mark.slow
 def test_one_sample_replaced_is_one_sample() -> None:
     federation = eight_clients().federation
     other = with_replacement(federation, 4, 1, "sample", seed=0)
@@ -195,6 +196,7 @@ def test_replaced_clients_are_drawn_early_and_often() -> None:
     assert [one.client for one in found.clients] != sorted(one.client for one in found.clients)
 
 
+@pytest.mark.slow
 def test_the_result_says_who_was_replaced_and_no_curve_is_zero_for_long() -> None:
     found = coupled(fk.FedAvg(), rounds=12, drawn_by=2)
     for one, curve in zip(found.clients, found.curves, strict=True):
