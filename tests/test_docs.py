@@ -25,6 +25,7 @@ def test_the_method_in_contributing_is_the_example() -> None:
     assert shown.strip() in (ROOT / "examples" / "own_method.py").read_text()
 
 
+@pytest.mark.slow
 def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(ROOT / "examples" / "own_method.py"))["main"](rounds=2)
     printed = capsys.readouterr().out
@@ -64,6 +65,7 @@ def python_page(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return names
 
 
+@pytest.mark.slow
 def test_the_python_page_runs(python_page: dict[str, Any]) -> None:
     assert len(python_page["partial"].history) == 2
     assert python_page["page_written"]

@@ -222,6 +222,7 @@ def test_in_the_span_of_the_samples_a_walk_is_more_exact(monkeypatch: pytest.Mon
     assert 4 * inside < error("FedDyn", logistic, "stacked-uncompiled") < 1.25
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["serial", "stacked-uncompiled"])
 def test_weights_without_gradients_decay_at_the_right_rate(
     engine: str, monkeypatch: pytest.MonkeyPatch
