@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 # CI judges a change by the same examples every time; at home each run looks at new ones.
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("home", deadline=None)  # a busy core is no failure
+settings.register_profile("check", deadline=None, max_examples=20)  # `make check`: quick
 settings.load_profile("ci" if os.environ.get("CI") else "home")
 
 # Compiled steps are found by their content, so runs of the tests may share them: no result depends on that.

@@ -78,7 +78,7 @@ def test_costs_are_those_of_the_table(make: Any) -> None:
 
 
 @ALL
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float32, *slow(torch.float64)])
 def test_dtype_is_kept(make: Any, dtype: torch.dtype) -> None:
     problem = tiny_net(SIZES)
     problem = problem._replace(task=fk.Task(problem.task.model.to(dtype)))

@@ -18,7 +18,7 @@ from selecting import slow
 GOLDEN = Path(__file__).parent / "golden"
 EXACT = os.environ.get("FEDKEEL_GOLDEN") == "exact"
 
-LONG = ("methods-float64", "methods-float32", "settings-float32")  # not in `make check`
+LONG = ("methods-float64", "methods-float32", "settings-float64", "settings-float32")  # not in `make check`
 
 
 def differences(found: Any, golden: Any, tolerance: float, path: str = "") -> list[str]:

@@ -45,12 +45,17 @@ def files_of(source: Path) -> dict[str, Path]:
 @cache
 def modules() -> dict[str, Module]:
     """Read all modules of fedkeel by name; imports of a module's names count as imports of the module."""
-    return {name: read_module(name, path.read_text(), FILES) for name, path in FILES.items()}
+    return {name: read_module(name, parsed(path), FILES) for name, path in FILES.items()}
 
 
-def read_module(name: str, text: str, known: Iterable[str]) -> Module:
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def read_module(name: str, tree: ast.Module, known: Iterable[str]) -> Module:
     found, relative, whole = set(), False, False
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
             whole |= any(alias.name == "fedkeel" for alias in node.names)
@@ -144,17 +149,19 @@ def test_imports_name_modules_in_full() -> None:
 
 def test_planted_mistakes_are_seen() -> None:
     known = {*FILES, "fedkeel.methods.planted"}
-    planted = read_module("fedkeel.methods.planted", "from fedkeel.engines.serial import Serial", known)
+    planted = read_module(
+        "fedkeel.methods.planted", ast.parse("from fedkeel.engines.serial import Serial"), known
+    )
     with_planted = {**modules(), planted.name: planted}
     assert forbidden(with_planted, TABLE["may_import"]) == [
         "fedkeel.methods.planted imports fedkeel.engines.serial"
     ]
-    loop = read_module("fedkeel.records", "from fedkeel.running.store import Store", known)
+    loop = read_module("fedkeel.records", ast.parse("from fedkeel.running.store import Store"), known)
     graph = {name: module.imports for name, module in {**modules(), loop.name: loop}.items()}
     assert "fedkeel.records" in (cycle(graph) or [])
     assert "running" in (cycle(siblings({**modules(), loop.name: loop}, "fedkeel")) or [])
-    assert read_module("fedkeel.x", "from . import records", known).relative
-    assert read_module("fedkeel.x", "import fedkeel as fk", known).whole_package
+    assert read_module("fedkeel.x", ast.parse("from . import records"), known).relative
+    assert read_module("fedkeel.x", ast.parse("import fedkeel as fk"), known).whole_package
 
 
 @pytest.mark.parametrize("package", TABLE["third_party"])
@@ -208,7 +215,7 @@ def test_module_level_class_names_are_unique() -> None:
     """One name means one thing. Records nested in methods are not module-level."""
     owners: dict[str, list[str]] = {}
     for path in SOURCE.rglob("*.py"):
-        for node in ast.parse(path.read_text()).body:
+        for node in parsed(path).body:
             if isinstance(node, ast.ClassDef):
                 owners.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
     assert {name: files for name, files in owners.items() if len(files) > 1} == {}

@@ -19,6 +19,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
 NOTICE = "THE_COMEDY_OF_ERRORS_COMMERCIALLY"
 
 
+@pytest.mark.slow
 def test_every_model_on_the_page_has_the_parameters_beside_it() -> None:
     """The first number of a row is that of the model as called there, with its default number of classes."""
     rows = re.findall(r"^\| `(\w+)\(\)` \| ([\d,]+)", PAGE, re.MULTILINE)

@@ -189,17 +189,18 @@ def error(name: str, model: Callable[[], nn.Module], engine: str) -> float:
     return float((ours.double() - exact).norm() / (plain.double() - exact).norm())
 
 
-@pytest.mark.parametrize("name", one_in(9, VARIANTS))
+@pytest.mark.parametrize("name", one_in(30, VARIANTS))
 def test_every_method_walks_as_exactly_as_a_textbook(name: str) -> None:
     assert error(name, logistic, "serial") < 1.25
 
 
-@pytest.mark.parametrize("name", one_in(9, KINDS))
+@pytest.mark.parametrize("name", one_in(10, KINDS))
 def test_every_kind_of_stacked_step_does_too(name: str) -> None:
     assert error(name, logistic, "stacked-uncompiled") < 1.25
 
 
-@pytest.mark.parametrize("name", one_in(2, ["FedDyn", "FedLNAG"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["FedDyn", "FedLNAG"])
 def test_stacked_networks_do_too(name: str) -> None:
     assert error(name, network, "stacked-uncompiled") < 1.25
 

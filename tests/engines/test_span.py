@@ -91,7 +91,7 @@ def cases() -> Iterator[tuple[str, dict[str, Any]]]:
         yield name, next(others)
 
 
-@pytest.mark.parametrize(("name", "work"), one_in(5, cases()))
+@pytest.mark.parametrize(("name", "work"), one_in(10, cases()))
 def test_every_method_walks_the_serial_walk(name: str, work: Any, spans: list[span.SpanWalk]) -> None:
     assert distance(logistic(), pictures(), METHODS[name], how="stacked-uncompiled", **work) < 1e-10
     assert len(spans) == 2
@@ -110,6 +110,7 @@ def test_other_norms_and_objectives_stay_outside_the_span(name: str, spans: list
     assert not spans
 
 
+@pytest.mark.slow
 def test_clipping_a_direction_and_tracing_probes_stay_outside(spans: list[span.SpanWalk]) -> None:
     far = distance(
         logistic(), pictures(), fk.SCAFFOLD(), how="stacked-uncompiled", clip=0.5, clip_on="direction"
@@ -127,6 +128,7 @@ def test_clipping_a_direction_and_tracing_probes_stay_outside(spans: list[span.S
     assert not spans
 
 
+@pytest.mark.slow
 def test_cohorts_of_varying_size(spans: list[span.SpanWalk]) -> None:
     options: dict[str, Any] = {"rounds": 5, "cohort": 0.5, "sampling": "bernoulli", "work": fk.Work(**WORK)}
     data = pictures([30, 30, 21, 5, 16, 30])
@@ -222,6 +224,7 @@ def test_gram_matrices_are_cached_up_to_a_bound(
     assert len(spans[-1]._linear._grams) == 3
 
 
+@pytest.mark.slow
 def test_a_resumed_run_whose_cache_is_empty_goes_on_to_the_bit(
     spans: list[span.SpanWalk], tmp_path: Path
 ) -> None:

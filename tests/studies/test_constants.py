@@ -123,6 +123,7 @@ def test_the_same_seed_gives_the_same_numbers():
     assert first.as_dict() != other.as_dict()
 
 
+@pytest.mark.slow
 def test_where_the_loss_stays_above_zero_tau1_goes_to_zero_and_the_study_says_so():
     task, federation = linear(scattered())
     work = fk.Work(steps=1, lr=0.2)
@@ -283,6 +284,7 @@ def test_relaxed_methods_tell_the_product_their_proof_drops():
     assert study(task, federation, fk.FedAvg(), cohort=3, work=work, effort=SMALL).along is None
 
 
+@pytest.mark.slow
 def test_classes_and_buffers_are_measured_too():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2))

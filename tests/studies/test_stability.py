@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from problems import Problem, expect, session_of, settings_of, tiny_net
+from selecting import slow
 
 import fedkeel as fk
 from fedkeel.engines.client import minibatches
@@ -99,7 +100,7 @@ def walks_by_hand(problem: Problem, settings: RunSettings, round: int) -> list[l
     return [walk + [walk[-1]] * (longest - len(walk)) for walk in walks]
 
 
-@pytest.mark.parametrize("path_bytes", [2**28, 2_000], ids=["one block of steps", "several blocks"])
+@pytest.mark.parametrize("path_bytes", [2**28, *slow(2_000)], ids=["one block of steps", "several blocks"])
 def test_local_stability_is_the_largest_distance_between_two_walks_of_any_round(
     monkeypatch: pytest.MonkeyPatch, path_bytes: int
 ) -> None:
