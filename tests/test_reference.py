@@ -127,7 +127,7 @@ def test_every_two_settings_meet() -> None:
 
 
 def grid(names: list[str], every: int = 1) -> list[Any]:
-    """Return every method in the settings of the table that it can have; the hardest of every n-th is quick."""
+    """Return every method in the settings of the table; the hardest of every n-th is not slow."""
     rows = []
     for number, name in enumerate(names):
         for row in PAIRWISE:
