@@ -21,7 +21,7 @@ def report(tmp_path_factory) -> dict[str, dict[str, Any]]:
     return {found["whole"]["run"]: found for found in json.loads((scratch / "report.json").read_text())}
 
 
-@pytest.mark.slow
+@pytest.mark.slow(4)
 @pytest.mark.parametrize("name", ["SCAFFOLD", "without memories", "stages", "relaxed"])
 def test_a_killed_run_resumes_to_the_same_bit(report, name):
     found = report[name]

@@ -13,7 +13,7 @@ from tightness import convergence, on_the_page, summary
 from fedkeel.theory import beyond_smoothness as bs
 from fedkeel.theory import fedinit as fi
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(4)
 
 
 def exceeded(cases) -> list:
