@@ -85,12 +85,12 @@ class Recorder:
             self.directory.append(row, session.seconds)
             self._written += 1
 
-    def finish(self) -> None:
-        """Remove what nothing reads once the run has ended and its models are written.
+    def finish(self, session: Session) -> None:
+        """Remove what nothing reads once the last round is played and the models are written.
 
-        A run that is to go on later keeps both checkpoints, as one that has not ended: one may get damaged.
+        A run that may go on later (it keeps its memories, or was stopped early) keeps both checkpoints.
         """
-        if not self.keep_memories:
+        if session.finished and not self.keep_memories:
             with uninterrupted():
                 self.checkpoints.keep_latest_only()
 

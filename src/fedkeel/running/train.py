@@ -146,7 +146,7 @@ def run(
                 stopped_by = _play(session, recorder, manifest, callbacks)
                 result = result_of(session, manifest, directory.path, stopped_by)
                 write_end(directory, manifest, result)
-                recorder.finish()
+                recorder.finish(session)
         try:
             callbacks.run_end(result)
         except Exception as problem:
