@@ -2,8 +2,7 @@
 
     experiment.toml   the experiment            manifest.json    versions, seeds, hashes, every variant
     metrics.jsonl     one row per round           timings.jsonl    what may differ between two equal runs
-    checkpoints/      the last two; one of a finished run
-                                                model.safetensors  the final model
+    checkpoints/      the last two              model.safetensors  the final model
                                                 best.safetensors   that of the best round, where it is another
 
 No pickle is read or written. A lock keeps a second process out.
