@@ -93,10 +93,10 @@ class Checkpoints:
             store.mark_saved()
             self._prune(_KEPT)
 
-    def keep_latest_only(self) -> None:
-        """Remove what only older checkpoints need: of a run that has ended nothing reads them."""
+    def finish(self, *, goes_on: bool) -> None:
+        """Remove what nothing reads of a run that has ended: it keeps one checkpoint, two if it may go on."""
         with storage_errors(self.path):
-            self._prune(1)
+            self._prune(_KEPT if goes_on else 1)
 
     def read(self, report: Callable[[str], None]) -> Loaded | None:
         """Return the newest whole checkpoint; damaged ones are reported and passed over."""

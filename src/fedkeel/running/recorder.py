@@ -90,9 +90,8 @@ class Recorder:
 
         A run that may go on later (it keeps its memories, or was stopped early) keeps both checkpoints.
         """
-        if session.finished and not self.keep_memories:
-            with uninterrupted():
-                self.checkpoints.keep_latest_only()
+        with uninterrupted():
+            self.checkpoints.finish(goes_on=self.keep_memories or not session.finished)
 
     def rescue(self, session: Session) -> str:
         """Write a checkpoint of what is good, and say where it is."""
