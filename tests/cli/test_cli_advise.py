@@ -9,7 +9,7 @@ import pytest
 
 QUICK = (
     *("advise", "--clients", "6", "--cohort", "3", "--steps", "2", "--batch-size", "8", "--rounds", "20"),
-    *("--pilot-rounds", "3", "--points", "2", "--look-at", "2", "--model", "logistic"),
+    *("--pilot-rounds", "3", "--pilot-points", "2", "--pilot-clients", "2", "--model", "logistic"),
 )
 
 
@@ -56,7 +56,7 @@ def test_json_is_all_that_is_on_stdout_and_feeds_bounds(fedkeel):
     assert dropped
     assert all("measured" in c["text"] and "not measured" not in c["text"] for c in dropped)
     Path("advice.json").write_text(result.stdout)
-    told = json.loads(fedkeel("bounds", "stability", "--constants", "advice.json", "--json").stdout)
+    told = json.loads(fedkeel("bounds", "stability", "--advice", "advice.json", "--json").stdout)
     assert told["constants"]["L"] == found["constants"]["L"]["value"]
     assert told["constants"]["eta"] == 0.1
 

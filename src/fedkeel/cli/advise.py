@@ -36,7 +36,7 @@ def register(app: typer.Typer) -> None:
     app.command(epilog=_EXAMPLES)(advise)
 
 
-@opt.takes_experiment(file_argument=True)
+@opt.takes_experiment()
 def advise(
     experiment: Experiment,
     epsilon: Annotated[
@@ -58,9 +58,9 @@ def advise(
         ),
     ] = None,
     pilot_rounds: opt.PilotRounds = 30,
-    points: opt.Points = 6,
-    look_at: opt.LookAt = 20,
-    samples: opt.Samples = 256,
+    pilot_points: opt.PilotPoints = 6,
+    pilot_clients: opt.PilotClients = 20,
+    pilot_samples: opt.PilotSamples = 256,
     out: opt.PilotOut = None,
     as_json: opt.Json = False,
 ) -> None:
@@ -71,7 +71,12 @@ def advise(
     """
     _check(epsilon, beta, alpha)
     measured = read_stability(stability)
-    effort = {"rounds": pilot_rounds, "points": points, "clients": look_at, "samples": samples}
+    effort = {
+        "rounds": pilot_rounds,
+        "points": pilot_points,
+        "clients": pilot_clients,
+        "samples": pilot_samples,
+    }
     found = measure(experiment, effort, out, quiet=as_json)
     asked = _inputs(experiment, found, epsilon=epsilon, beta=beta, alpha=alpha)
     page = AdvicePage.of(experiment, found, asked, measured)

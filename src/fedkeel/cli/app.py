@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from fedkeel.cli.usage import UsageError, asks_for_help, explain_usage
 from fedkeel.errors import FedkeelError, StorageError
 from fedkeel.version import __version__
 
@@ -105,11 +106,12 @@ class CommandGroup(TyperGroup):
         """Move `--debug` to the front."""
         if _DEBUG in args:
             args = [_DEBUG, *(arg for arg in args if arg != _DEBUG)]
-        return super().parse_args(ctx, args)
+        with _readable_usage():
+            return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command; expected errors end in one message on stderr."""
-        with _readable_warnings():
+        with _readable_warnings(), _readable_usage():
             try:
                 return super().invoke(ctx)
             except FedkeelError as problem:
@@ -152,6 +154,18 @@ def fedkeel(
 
 
 @contextmanager
+def _readable_usage() -> Iterator[None]:
+    """Say what is wrong with a line in fedkeel's words."""
+    try:
+        yield
+    except UsageError as problem:
+        if asks_for_help(problem):
+            raise
+        print(f"error: {explain_usage(problem)}", file=sys.stderr)
+        raise typer.Exit(problem.exit_code) from None
+
+
+@contextmanager
 def _readable_warnings() -> Iterator[None]:
     """Show each warning as one line on stderr."""
 
@@ -174,7 +188,7 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     try:
         try:
-            app()
+            app(prog_name="fedkeel")
         finally:
             sys.stdout.flush()
     except OSError as problem:

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 _COMPARE_EXAMPLES = """[bold]Examples[/]
 
-fedkeel compare fedavg scaffold feddyn --seeds 5 --target 0.9
+fedkeel compare --method fedavg --method scaffold --method feddyn --seeds 5 --target 0.9
 
-fedkeel compare fedavg "fedprox(mu=0.1)" "relaxed(scaffold, beta=0.1)" --rounds 100 --out runs/relaxed
+fedkeel compare --method fedavg --method "relaxed(scaffold, beta=0.1)" --rounds 100 --out runs/relaxed
 
-fedkeel compare fedavg fedcm --split "Pathological(2)" --json > table.json
+fedkeel compare experiment.toml --method fedavg --method fedcm --json > table.json
 
 Run the same line again to go on after an interruption, or with more methods or seeds: finished runs below
 --out are not repeated."""
@@ -56,8 +56,8 @@ def demo(out: opt.Out = None, as_json: opt.Json = False) -> None:
 @opt.takes_experiment(leave_out=("method", "seed"))
 def compare(
     experiment: Experiment,
-    methods: opt.Methods,
-    seeds: Annotated[int, typer.Option(min=1, help="Seeds per method: 0, 1, 2, …")] = 3,
+    method: opt.Methods,
+    seeds: opt.Seeds = 3,
     measure: Annotated[
         str,
         typer.Option(
@@ -75,7 +75,7 @@ def compare(
     """
     from fedkeel.experiments.comparison import Comparison  # noqa: PLC0415  heavy
 
-    comparison = Comparison.of(methods, seeds, experiment, measure)
+    comparison = Comparison.of(method, seeds, experiment, measure)
     _run_comparison(comparison, out or paths.fresh("compare"), as_json=as_json)
 
 

@@ -43,7 +43,7 @@ def register(app: typer.Typer) -> None:
     app.command(epilog=_RESUME_EXAMPLES)(resume)
 
 
-@opt.takes_experiment(file_argument=True)
+@opt.takes_experiment()
 def run(experiment: Experiment, out: opt.Out = None, as_json: opt.Json = False) -> None:
     """Train one method; options change what the file says, and --set changes anything.
 
@@ -59,7 +59,7 @@ def run(experiment: Experiment, out: opt.Out = None, as_json: opt.Json = False) 
 
 
 def resume(
-    directory: Annotated[Path, typer.Argument(help="Directory of a run or of a comparison.")],
+    directory: opt.Directory,
     rounds: Annotated[int | None, typer.Option(min=1, help="Go on to this many rounds in all.")] = None,
     as_json: opt.Json = False,
 ) -> None:

@@ -24,8 +24,6 @@ _SHOW = (
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDE = 60
 
-Directory = Annotated[Path, typer.Argument(help="Directory of a run or of a comparison.")]
-
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
@@ -47,7 +45,7 @@ def runs(
         console().print(plain_table(headings, [_cells(line) for line in found]))
 
 
-def show(directory: Directory, as_json: opt.Json = False) -> None:
+def show(directory: opt.Directory, as_json: opt.Json = False) -> None:
     """Show a run: its settings, its curve, what it cost. Of a comparison: its table and verdict."""
     if (directory / COMPARISON_FILE).exists():
         _show_comparison(directory, as_json=as_json)
