@@ -35,10 +35,10 @@ COMMANDS = {
         "run",
         "Go on with a run or a comparison that was stopped; the result is as if it never had been.",
     ),
-    "runs": ("show", "List the runs below a directory: how far they are and how well they do."),
+    "runs": ("runs", "List the runs below a directory: how far they are and how well they do."),
     "show": (
         "show",
-        "Show a run: its settings, its curve, what it cost. Of a comparison: its table and verdict.",
+        "Show a run: its settings, its curve, what it cost; of a comparison or sweep its table and verdict.",
     ),
     "methods": (
         "methods",

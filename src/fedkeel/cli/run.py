@@ -69,6 +69,9 @@ def resume(
 
         go_on(directory, rounds, as_json=as_json)
         return
+    kind = paths.kind_of_study(directory)
+    if kind is not None:
+        raise StorageError(f"{directory}: {paths.about_study(directory, kind)}")
     from fedkeel.running.run_directory import read_manifest, read_rows  # noqa: PLC0415
 
     manifest = read_manifest(directory)

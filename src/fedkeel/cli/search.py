@@ -13,9 +13,10 @@ import typer
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
 from fedkeel.cli.resuming import resumable, say_what_is_there
+from fedkeel.cli.sweep_page import print_sweep
 from fedkeel.errors import ConfigError
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.progress import TimeLeft, console, plain_table
+from fedkeel.progress import TimeLeft, console
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,7 +67,6 @@ def sweep(
 ) -> None:
     """Run one setting over several values and seeds, in parallel; a table, the best setting, a plot."""
     from fedkeel.experiments.sweep import Sweep, play, report  # noqa: PLC0415
-    from fedkeel.report.tables import MethodSummary, cells, reachable_target  # noqa: PLC0415  heavy
 
     made = Sweep.of(over, values.split(";" if ";" in values else ","), seeds, experiment)
     directory = out or paths.fresh("sweep")
@@ -89,12 +89,7 @@ def sweep(
     if as_json:
         print(json.dumps(found, ensure_ascii=False, indent=2))
         return
-    goal = experiment.target or reachable_target(trials)
-    shown = "target" if goal is None else f"{100 * goal:g} %"
-    headings = (over, "final accuracy", f"rounds to {shown}", f"sent to {shown}", "seconds")
-    console().print(plain_table(headings, [cells(MethodSummary(**line)) for line in found["table"]]))
-    ends = [f"Best: {found['best']}", *found["problems"], f"Plot: {directory / 'sweep.svg'}"]
-    console().print("\n" + "\n".join(ends), markup=False, soft_wrap=True)
+    print_sweep(found)
 
 
 @opt.takes_experiment()

@@ -18,7 +18,9 @@ from fedkeel.errors import ConfigError, Stopped
 from fedkeel.experiments.comparison import SPEED_ONLY, PlannedRun
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.files import storage_errors, write_durably
+from fedkeel.report import find_verdict
 from fedkeel.report.charts import line_chart
+from fedkeel.report.significance import mean_interval
 from fedkeel.report.tables import MethodSummary, Trial, final, reachable_target, summarise
 from fedkeel.studies.artifacts import open_directory
 
@@ -161,17 +163,24 @@ def conclude(sweep: Sweep, trials: Sequence[Trial]) -> SweepOutcome:
 def report(sweep: Sweep, trials: Sequence[Trial], out: Path) -> dict[str, Any]:
     """Write the plot and the table below `out`, and return the numbers for people and programs."""
     outcome = conclude(sweep, trials)
+    intervals = {value: mean_interval(_finals(trials, value)) for value in sweep.values}
     found = {
         "directory": str(out),
         "over": sweep.over,
         "best": outcome.best,
-        "table": [line._asdict() for line in outcome.lines],
+        "target": sweep.base.target or reachable_target(trials),
+        "table": [{**line._asdict(), "interval": intervals[line.method]} for line in outcome.lines],
+        "verdict": find_verdict(trials).as_dict(),
         "problems": [f"{t.method}, seed {t.seed}: {t.problem}" for t in trials if t.problem],
     }
     with storage_errors(out):
         write_durably(out / "sweep.svg", outcome.plot.encode())
         write_durably(out / "sweep.json", json.dumps(found, ensure_ascii=False, indent=2).encode())
     return found
+
+
+def _finals(trials: Sequence[Trial], value: str) -> list[float]:
+    return [end for trial in trials if trial.method == value and (end := final(trial)) is not None]
 
 
 def _number(value: str, index: int) -> float:
