@@ -66,8 +66,8 @@ def advise(
 ) -> None:
     """Report what theory says about a run: constants, safe rates, rounds to a target, conditions, caveats.
 
-    A short pilot is trained and measured. The page prints each theorem's conditions as
-    "holds" or "violated by a factor …".
+    A short pilot is trained and measured. The advice comes first, in five lines; below it the page prints
+    the constants, the limits and each theorem's conditions as "holds" or "violated by a factor …".
     """
     _check(epsilon, beta, alpha)
     measured = read_stability(stability)
@@ -77,7 +77,7 @@ def advise(
         "clients": pilot_clients,
         "samples": pilot_samples,
     }
-    found = measure(experiment, effort, out, quiet=as_json)
+    found = measure(experiment, effort, out)
     asked = _inputs(experiment, found, epsilon=epsilon, beta=beta, alpha=alpha)
     page = AdvicePage.of(experiment, found, asked, measured)
     if as_json:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fedkeel.cli.advise_lines import advice_lines
 from fedkeel.cli.constants import number, print_constants
 from fedkeel.progress import console, plain_table
 
@@ -120,7 +121,9 @@ def print_page(page: AdvicePage) -> None:
         line()
         screen.print(text, style="bold", markup=False, soft_wrap=True)
 
-    line(page.title)
+    screen.print(page.title, style="bold", markup=False, soft_wrap=True)
+    for text in advice_lines(page):
+        line(text)
     heading("Constants, along and around the pilot")
     print_constants(page.found)
     heading(f"Largest safe local rate (yours: η_l = {page.inputs.eta_l:g})")
@@ -148,6 +151,7 @@ def as_json_value(page: AdvicePage) -> dict[str, Any]:
     """Return the page for JSON; null means infinity."""
     inputs = page.inputs
     return {
+        "advice": list(advice_lines(page)),
         "run": {
             **{
                 key: getattr(inputs, key)

@@ -70,7 +70,7 @@ def constants(
         "clients": pilot_clients,
         "samples": pilot_samples,
     }
-    found = measure(experiment, effort, out, quiet=as_json)
+    found = measure(experiment, effort, out)
     if as_json:
         print(json.dumps(found.as_dict(), ensure_ascii=False, indent=2, allow_nan=False))
         return
@@ -79,12 +79,12 @@ def constants(
     print_constants(found)
 
 
-def measure(experiment: Experiment, effort: dict[str, int], out: Path | None, *, quiet: bool) -> Findings:
+def measure(experiment: Experiment, effort: dict[str, int], out: Path | None) -> Findings:
     """Run the study of an experiment with progress; `out` is where it can go on."""
     from fedkeel.options import SERIAL  # noqa: PLC0415
     from fedkeel.studies.constants import Effort, study  # noqa: PLC0415  heavy
 
-    with nullcontext() if out is None else resumable(out), StageProgress(stderr=quiet) as stages:
+    with nullcontext() if out is None else resumable(out), StageProgress(stderr=True) as stages:
         return study(
             experiment.settings(),
             SERIAL.model_copy(update={"device": experiment.device}),
