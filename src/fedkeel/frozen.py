@@ -10,21 +10,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast, dataclass_transform
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from fedkeel.errors import ConfigError, FedkeelError, did_you_mean
 
 T = TypeVar("T")
 
-Number = Annotated[float, Field(allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Fraction = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
-Proportion = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-UnitInterval = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1)]
-Seed = Annotated[int, Field(ge=0)]
+
+def _no_bool(given: Any) -> Any:
+    """Refuse True and False, which Python takes for 1 and 0."""
+    if isinstance(given, bool):
+        raise ValueError("give a number")
+    return given
+
+
+_Real = Annotated[float, BeforeValidator(_no_bool)]
+_Whole = Annotated[int, BeforeValidator(_no_bool)]
+Number = Annotated[_Real, Field(allow_inf_nan=False)]
+Positive = Annotated[_Real, Field(gt=0, allow_inf_nan=False)]
+NonNegative = Annotated[_Real, Field(ge=0, allow_inf_nan=False)]
+Fraction = Annotated[_Real, Field(ge=0, lt=1, allow_inf_nan=False)]
+Proportion = Annotated[_Real, Field(ge=0, le=1, allow_inf_nan=False)]
+UnitInterval = Annotated[_Real, Field(gt=0, le=1, allow_inf_nan=False)]
+Count = Annotated[_Whole, Field(ge=1)]
+Seed = Annotated[_Whole, Field(ge=0)]
 
 _CONFIG = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
@@ -93,9 +103,11 @@ def _explain(error: Any, cls: type, call: str | None) -> str:
         case "unexpected_positional_argument":
             return f"{call} takes at most {len(known)} arguments: {', '.join(known) or 'none'}"
         case "missing_argument" | "missing":
-            return f"{name} is missing: give it" if call is None else f"{call} needs the argument {name!r}"
+            needed = f"{call} needs the argument {name!r}, as in {call}({name}=…)"
+            return f"{name} is missing: give it" if call is None else needed
         case "model_type" | "dataclass_type" | "dict_type" if call is None:
-            return f"{name} = {error['input']!r}: it is a table: set its parts, as in {name}.{known[0]}"
+            part = "KEY" if error["type"] == "dict_type" else known[0]
+            return f"{name} = {error['input']!r}: it is a table: set its parts, as in {name}.{part}"
     reason = error["msg"].removeprefix("Value error, ")
     reason = f"{name} = {error['input']!r}: {reason[0].lower()}{reason[1:]}"
     return reason if call is None else f"{call}: {reason}"
@@ -105,7 +117,8 @@ def _fields(cls: Any, path: Sequence[int | str]) -> list[str]:
     """Return the names of the fields of a class, or of the class that the path leads into."""
     for part in path:
         inner = getattr(cls, "model_fields", {}).get(part)
-        if inner is None or not hasattr(inner.annotation, "model_fields"):
+        known = ("model_fields", "__dataclass_fields__")
+        if inner is None or not any(hasattr(inner.annotation, name) for name in known):
             break
         cls = inner.annotation
     return list(getattr(cls, "model_fields", None) or getattr(cls, "__dataclass_fields__", {}))

@@ -112,8 +112,8 @@ def test_a_target_below_the_floor_gets_its_page_the_floor_and_exit_code_2(fedkee
     [
         (["--beta", "1.5"], "--beta 1.5: relaxed initialisation takes a β between -1 and 1"),
         (["--beta", "nan"], "--beta nan"),
-        (["--epsilon", "0"], "--epsilon 0: give a loss above 0"),
-        (["--alpha", "-1"], "--alpha -1: give a number above 0"),
+        (["--epsilon", "0"], "--epsilon 0: give a finite loss above 0"),
+        (["--alpha", "-1"], "--alpha -1: give a finite number above 0"),
         (["--stability", "none.json"], "--stability none.json: there is no such file"),
         (["--stability", "bad.json"], "--stability bad.json: cannot be read"),
         (["--lr", "-1"], "lr = -1.0"),

@@ -67,7 +67,7 @@ def test_the_table_of_methods_is_what_the_code_gives():
 
 def test_a_mistyped_command_gets_a_suggestion(fedkeel):
     result = fedkeel("metods", code=2)
-    assert "no such command 'metods'" in result.stderr
+    assert "there is no command 'metods'; did you mean 'methods'?" in result.stderr
     assert "methods" in result.stderr
 
 
@@ -99,3 +99,12 @@ def test_a_stdout_that_is_closed_full_or_not_read_ends_without_a_traceback(redir
     line = f"{sys.executable} -m fedkeel methods {redirection}"
     done = subprocess.run(line, shell=True, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (code, told)
+
+
+@pytest.mark.slow
+def test_a_stderr_that_cannot_be_written_changes_no_exit_code_and_stops_no_run(tmp_path):
+    for line, code in (("explain foo", 2), ("run --rounds 1 --steps 1 --clients 4 --cohort 2 --json", 0)):
+        whole = f"{sys.executable} -m fedkeel {line} 2> /dev/full"
+        done = subprocess.run(whole, shell=True, capture_output=True, cwd=tmp_path, check=False)
+        assert (done.returncode, done.stderr) == (code, b"")
+    assert b'"rounds": 1' in done.stdout

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedkeel.cli import options as opt
-from fedkeel.cli.advise_page import AdvicePage, MeasuredStability, as_json_value, print_page
+from fedkeel.cli.advise_page import as_json_value, print_page
+from fedkeel.cli.advise_values import AdvicePage, MeasuredStability
 from fedkeel.cli.constants import measure
 from fedkeel.errors import ConfigError
 from fedkeel.experiments.experiment import Experiment
@@ -91,11 +92,11 @@ def advise(
 def _check(epsilon: float | None, beta: float | None, alpha: float) -> None:
     """Refuse what no theorem could use before the pilot runs."""
     if epsilon is not None and not 0 < epsilon < math.inf:
-        raise ConfigError(f"--epsilon {epsilon:g}: give a loss above 0")
+        raise ConfigError(f"--epsilon {epsilon:g}: give a finite loss above 0")
     if beta is not None and not -1 < beta < 1:
         raise ConfigError(f"--beta {beta:g}: relaxed initialisation takes a β between -1 and 1")
     if not 0 < alpha < math.inf:
-        raise ConfigError(f"--alpha {alpha:g}: give a number above 0")
+        raise ConfigError(f"--alpha {alpha:g}: give a finite number above 0")
 
 
 def read_stability(path: Path | None) -> dict[str, MeasuredStability]:
@@ -110,7 +111,9 @@ def read_stability(path: Path | None) -> dict[str, MeasuredStability]:
         table = json.loads(path.read_text())
         return {str(name): _measured_stability(entry) for name, entry in table.get("methods", table).items()}
     except FileNotFoundError:
-        raise ConfigError(f"--stability {path}: there is no such file") from None
+        raise ConfigError(
+            f"--stability {path}: there is no such file: give the stability.json of `fedkeel study stability`"
+        ) from None
     except (OSError, ValueError, TypeError, AttributeError, KeyError, IndexError) as problem:
         raise ConfigError(
             f'--stability {path}: cannot be read ({problem}): write {{"FedAvg": 0.12, "SCAFFOLD": 0.3}}'

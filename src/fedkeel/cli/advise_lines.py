@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fedkeel.cli.constants import number
 
 if TYPE_CHECKING:
-    from fedkeel.cli.advise_page import AdvicePage
+    from fedkeel.cli.advise_values import AdvicePage
     from fedkeel.theory.advice import Limit
 
 

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from fedkeel.cli.standard_streams import prepare_streams
 from fedkeel.cli.usage import UsageError, asks_for_help, explain_usage
 from fedkeel.errors import FedkeelError, StorageError
 from fedkeel.version import __version__
@@ -180,12 +181,7 @@ def _readable_warnings() -> Iterator[None]:
 
 def main() -> None:
     """Run the command line."""
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is None:  # closed, as by >&-: there is nobody to tell
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
-        elif hasattr(stream, "reconfigure"):  # a pipe in the C locale cannot say ± otherwise
-            stream.reconfigure(errors="replace")
+    prepare_streams()
     try:
         try:
             app(prog_name="fedkeel")

@@ -83,6 +83,8 @@ def bounds(
     ]
     curves = _without_twins(curves)
     _refuse_void(curves, over)
+    if page is not None and page.is_dir():
+        raise ConfigError(f"--page {page}: a directory: name a file in it, as {page / 'bounds.html'}")
     if page is not None:
         _write(page, curves, over, entries, parameters)
     if as_json:
@@ -117,7 +119,9 @@ def _chosen(names: list[str]) -> list[str]:
     for name in names:
         group = [key for key in CATALOGUE if name == "stability" and key.startswith("stability-")]
         if not group and name not in CATALOGUE:
-            raise ConfigError(f"there is no bound {name!r}; {did_you_mean(name, [*CATALOGUE, 'stability'])}")
+            begin = [key for key in CATALOGUE if name and key.startswith(name)]
+            hint = f"there are {', '.join(begin)}" if begin else did_you_mean(name, [*CATALOGUE, "stability"])
+            raise ConfigError(f"there is no bound {name!r}; {hint}")
         found += group or [name]
     return list(dict.fromkeys(found))
 
@@ -131,8 +135,8 @@ def _parameters(file: Path | None, settings: list[str] | None) -> BoundParameter
     for setting in settings or []:
         name, equals, text = setting.partition("=")
         if not equals or name not in known:
-            wrong = f"--constant {setting!r}"
-            raise ConfigError(f"{wrong}: write NAME=NUMBER; {did_you_mean(name, known)}")
+            hint = f"; {did_you_mean(name, known)}" if equals else ", as L=20"
+            raise ConfigError(f"--constant {setting!r}: write NAME=NUMBER{hint}")
         values[name] = _number(name, text)
     return BoundParameters(**{name: int(x) if name in _WHOLE else x for name, x in values.items()})  # type: ignore[arg-type]
 

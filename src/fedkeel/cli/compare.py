@@ -11,7 +11,7 @@ import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
-from fedkeel.errors import Diverged, Stopped, StorageError
+from fedkeel.errors import ConfigError, Diverged, Stopped, StorageError
 from fedkeel.experiments import COMPARISON_FILE
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.progress import RunProgress, console, plain_table
@@ -75,8 +75,18 @@ def compare(
     """
     from fedkeel.experiments.comparison import Comparison  # noqa: PLC0415  heavy
 
+    _check_measure(measure, experiment.rounds)
     comparison = Comparison.of(method, seeds, experiment, measure)
     _run_comparison(comparison, out or paths.fresh("compare"), as_json=as_json)
+
+
+def _check_measure(text: str, rounds: int) -> None:
+    """Refuse a mean over more rounds than there are."""
+    from fedkeel.report.measures import MeanOfLast, parse_measure  # noqa: PLC0415
+
+    measure = parse_measure(text)
+    if isinstance(measure, MeanOfLast) and measure.rounds > rounds:
+        raise ConfigError(f"--measure {text}: the runs have {rounds} rounds: give last:{rounds} or less")
 
 
 def go_on(directory: Path, rounds: int | None, *, as_json: bool) -> None:

@@ -113,7 +113,8 @@ class ExperimentOption(NamedTuple):
 
     def setting(self, value: Any) -> str:
         """Return the value as a setting, as `--set` takes it."""
-        return f"{self.key}={value if self.as_text else json.dumps(value, ensure_ascii=False)}"
+        plain = self.as_text or isinstance(value, float)  # JSON and TOML do not agree on nan
+        return f"{self.key}={value if plain else json.dumps(value, ensure_ascii=False)}"
 
 
 def takes_experiment(
@@ -165,6 +166,11 @@ def read_experiment(
 
     if file is not None and not file.exists():
         raise ConfigError(f"{file}: there is no such file: {_what_instead(str(file))}")
+    if file is not None and file.is_dir() and not (file / "experiment.toml").exists():
+        raise ConfigError(
+            f"{file}: this directory holds no experiment.toml: give the TOML file of an experiment, or the "
+            "directory of a run"
+        )
     base = Experiment() if file is None else Experiment.load(file)
     given = [option.setting(value) for option, value in values if value is not None]
     return base.with_settings([*given, *(settings or [])])

@@ -112,7 +112,9 @@ def run_line(path: Path) -> dict[str, Any]:
 
 
 def _reason(problem: Exception) -> str:
-    return str(problem) if isinstance(problem, StorageError) else f"manifest.json or its rows: {problem!r}"
+    if isinstance(problem, StorageError):
+        return str(problem)
+    return f"manifest.json lacks {problem}" if isinstance(problem, KeyError) else "its files are damaged"
 
 
 def _state(path: Path, manifest: dict[str, Any], rounds: int) -> str:
@@ -137,7 +139,7 @@ def _cells(line: dict[str, Any]) -> tuple[str, ...]:
     if "runs" in line:
         return _group_cells(line)
     if "method" not in line:
-        return (line["directory"], "", "", "", "", "", line["state"])
+        return (line["directory"], "", "", "", "", "", "unreadable: `fedkeel show` says why")
     accuracy = line["accuracy"]
     return (
         line["directory"],

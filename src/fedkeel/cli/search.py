@@ -51,7 +51,7 @@ def register(app: typer.Typer) -> None:
 def sweep(
     experiment: Experiment,
     over: Annotated[
-        str,
+        list[str],
         typer.Option(
             metavar="KEY[=TEXT]",
             help='What varies: a setting, as work.lr or "method=FedInit(beta={})"; {} stands for the value.',
@@ -68,7 +68,11 @@ def sweep(
     """Run one setting over several values and seeds, in parallel; a table, the best setting, a plot."""
     from fedkeel.experiments.sweep import Sweep, play, report  # noqa: PLC0415
 
-    made = Sweep.of(over, values.split(";" if ";" in values else ","), seeds, experiment)
+    if len(over) > 1:
+        raise ConfigError(
+            f"sweep: --over {', '.join(over)}: a sweep varies one setting; `fedkeel tune` searches several"
+        )
+    made = Sweep.of(over[0], values.split(";" if ";" in values else ","), seeds, experiment)
     directory = out or paths.fresh("sweep")
     screen = console(stderr=True)
     jobs = made.jobs(directory)
@@ -123,7 +127,9 @@ def tune(
 
     read = [knob(text) for text in over]
     if len({one.key for one in read}) < len(read):
-        raise ConfigError("tune: a key is given twice: it can have one range")
+        keys = [one.key for one in read]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ConfigError(f"tune: --over {twice} is given twice: it can have one range")
     with resumable(directory):
         there = partial(say_what_is_there, directory, total=trials, what="trials")
         found = search(

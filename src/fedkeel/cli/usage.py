@@ -21,6 +21,7 @@ _REPLACED = {
     "--set": ("--constant",),
     "--values": ("--over",),
 }
+_FEW = 12  # more options are not listed
 _WANTED = {
     "int_parsing": "a whole number",
     "int_from_float": "a whole number",
@@ -54,6 +55,10 @@ def _reason(problem: Any, parameters: list[Any]) -> str:
     extra = re.fullmatch(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", message)
     if extra is not None:
         return _extra(extra.group(1), parameters)
+    unknown = re.match(r"No such command '(.*?)'", message)
+    if unknown is not None:
+        known = problem.ctx.command.commands
+        return f"there is no command {unknown.group(1)!r}; {did_you_mean(unknown.group(1), known)}"
     return f"{message[0].lower()}{message[1:]}"
 
 
@@ -74,9 +79,9 @@ def _unknown_option(name: str, parameters: list[Any]) -> str:
     words = {flag.removeprefix("--"): flag for flag in known}
     hint = did_you_mean(name.lstrip("-"), words)
     near = next((flag for word, flag in words.items() if hint == f"did you mean {word!r}?"), None)
-    return f"there is no option {name}; " + (
-        f"did you mean {near}?" if near else f"known: {', '.join(known)}"
-    )
+    if near is not None:
+        return f"there is no option {name}; did you mean {near}?"
+    return f"there is no option {name}" + (f"; known: {', '.join(known)}" if len(known) <= _FEW else "")
 
 
 def _described(name: str, parameters: list[Any]) -> str:
@@ -95,7 +100,7 @@ def _invalid(problem: Any) -> str:
     wrong = _first_error(problem.__cause__)
     if wrong is None:
         return f": {problem.message.rstrip('.')}"
-    value, kind, limits = wrong["input"], wrong["type"], wrong.get("ctx", {})
+    value, kind, limits = wrong["input"] or "''", wrong["type"], wrong.get("ctx", {})
     if kind in _WANTED:
         return f"{value}: give {_WANTED[kind].format(**limits)}"
     listed = re.fullmatch(r".* is not one of (.*)", wrong["msg"].rstrip("."), re.DOTALL)
@@ -119,6 +124,6 @@ def _extra(words: str, parameters: list[Any]) -> str:
     known = {flag for one in parameters for flag in one.opts}
     if "--over" in known:
         return f"{text}; what varies is given with --over"
-    if "--method" in known:
+    if "--method" in known and argument.name == "file":
         return f"{text}; a method is named with --method, once for each"
     return text

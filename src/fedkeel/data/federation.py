@@ -176,7 +176,9 @@ class Federation:
     def hold_out(self, clients: int) -> Federation:
         """Keep the last `clients` clients out of training."""
         if not 0 <= clients < len(self):
-            raise DataError(f"cannot hold out {clients} of {len(self)} clients: at least one must take part")
+            raise DataError(
+                f"cannot hold out {clients} of {len(self)} clients: hold out at most {len(self) - 1}"
+            )
         return replace(self, held_out=self.held_out + clients)
 
     def fingerprint(self) -> str:

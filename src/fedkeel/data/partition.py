@@ -54,6 +54,8 @@ class IID:
     lognormal: float = 0.0
 
     def __post_init__(self) -> None:
+        if not isinstance(self.balanced, bool):
+            raise ConfigError(f"{self}: balanced is {self.balanced!r}; it must be True or False")
         _check_lognormal(self, self.lognormal)
 
     def __call__(
@@ -264,13 +266,17 @@ def _check_whole(splitter: object, name: str, value: int) -> None:
         raise ConfigError(f"{splitter}: {name} is {value!r}; it must be a whole number of at least 1")
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
 def _check_alpha(splitter: object, alpha: float) -> None:
-    if not 0 < alpha < math.inf:
+    if not (_is_number(alpha) and 0 < alpha < math.inf):
         raise ConfigError(
             f"{splitter}: alpha is {alpha!r}; use a positive number (small: unlike clients, large: alike)"
         )
 
 
 def _check_lognormal(splitter: object, sigma: float) -> None:
-    if not 0 <= sigma < math.inf:
+    if not (_is_number(sigma) and 0 <= sigma < math.inf):
         raise ConfigError(f"{splitter}: lognormal is {sigma!r}; it must be 0 (equal sizes) or positive")

@@ -40,24 +40,36 @@ class Sweep(NamedTuple):
     @classmethod
     def of(cls, over: str, values: Sequence[str], seeds: int, base: Experiment) -> Sweep:
         """Check that every value makes an experiment."""
-        if not values:
-            raise ConfigError("sweep: give the values, as in --values 0,0.05,0.1")
+        key = over.partition("=")[0].strip()
+        if not any(value.strip() for value in values):
+            raise ConfigError("sweep: no values: give them, as in --values 0,0.05,0.1")
+        if not key:
+            raise ConfigError(f"sweep: --over {over!r}: name a setting, as in --over work.lr")
+        if key == "seed":
+            raise ConfigError(
+                "sweep: --over seed: every value is run with the seeds of --seeds; vary another"
+            )
         made = cls(over, tuple(value.strip() for value in values), tuple(range(seeds)), base)
-        for index, value in enumerate(made.values):
-            if not value:
-                raise ConfigError(f"sweep: value {index + 1} of {len(values)} is empty: leave it out")
-            if value in made.values[:index]:
-                raise ConfigError(f"sweep: the value {value} is given twice: leave one out")
-            made.experiment(value, 0)
+        made._check()
         return made
+
+    def _check(self) -> None:
+        """Make every experiment; refuse two that are the same."""
+        before: dict[str, str] = {}
+        for index, value in enumerate(self.values):
+            if not value:
+                raise ConfigError(f"sweep: value {index + 1} of {len(self.values)} is empty: leave it out")
+            same = before.setdefault(self.experiment(value, 0).to_toml(), value)
+            if same != value or value in self.values[:index]:
+                shown = value if same == value else f"{value} (as {same})"
+                raise ConfigError(f"sweep: the value {shown} is given twice: leave one out")
 
     def experiment(self, value: str, seed: int) -> Experiment:
         """Return what one run trains."""
         key, equals, text = self.over.partition("=")
         if equals and "{}" not in text:
-            raise ConfigError(
-                f"sweep: {self.over!r}: put {{}} where the value belongs, as in {key}=FedInit({{}})"
-            )
+            example = "method=FedInit({})" if key == "method" else f"{key}={{}}"
+            raise ConfigError(f"sweep: {self.over!r}: put {{}} where the value belongs, as in {example}")
         setting = f"{key}={text.replace('{}', value) if equals else value}"
         return self.base.with_settings([setting, f"seed={seed}"])
 

@@ -77,7 +77,7 @@ def stages(
 ) -> Stages:
     """Run methods one after another: `stages((FedDyn(0.1), 0.5), FedAvg())`."""
     if not parts:
-        raise ConfigError("stages() needs at least one method")
+        raise ConfigError("stages() needs methods, as in stages((feddyn, 0.5), fedavg)")
     made = Stages(
         tuple(Stage(*(part if isinstance(part, tuple) else (part, None))) for part in parts), memory
     )
@@ -117,7 +117,10 @@ def _kind(method: Algorithm) -> tuple[list[type], list[str]]:
 
 
 def _check_until(until: object) -> None:
-    if isinstance(until, bool) or (isinstance(until, int) and until < 1):
+    wrong = isinstance(until, bool) or not (
+        until is None or callable(until) or isinstance(until, int | float)
+    )
+    if wrong or (isinstance(until, int) and until < 1):
         raise ConfigError(f"stages: until={until!r}: give a round from 1 on, a fraction, or a rule")
     if isinstance(until, float) and not 0 < until < 1:
         raise ConfigError(f"stages: until={until!r}: a fraction of the rounds lies between 0 and 1")

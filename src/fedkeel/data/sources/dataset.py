@@ -108,7 +108,9 @@ class Dataset:
         labels = self.y.numpy()
         if clients is None:
             if not isinstance(splitter, Natural):
-                raise DataError(f"{splitter} needs to know for how many clients: pass clients=...")
+                raise DataError(
+                    f"{splitter} needs to know for how many clients: give their number, as in clients=50"
+                )
             clients = splitter.clients(labels, self.groups)
         if seed < 0:
             raise DataError(f"the seed of a split is {seed}; use 0 or a positive number")
