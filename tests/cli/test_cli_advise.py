@@ -115,7 +115,7 @@ def test_a_target_below_the_floor_gets_its_page_the_floor_and_exit_code_2(fedkee
         (["--epsilon", "0"], "--epsilon 0: give a finite loss above 0"),
         (["--alpha", "-1"], "--alpha -1: give a finite number above 0"),
         (["--stability", "none.json"], "--stability none.json: there is no such file"),
-        (["--stability", "bad.json"], "--stability bad.json: cannot be read"),
+        (["--stability", "bad.json"], "--stability bad.json: holds other JSON"),
         (["--lr", "-1"], "lr = -1.0"),
         (["--cohort", "7"], "cohort = 7: there are 6 clients"),
     ],

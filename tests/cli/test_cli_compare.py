@@ -163,4 +163,4 @@ def test_a_comparison_kept_by_an_older_version_is_shown_and_resumed(fedkeel):
     assert json.loads(fedkeel("show", "c", "--json").stdout) == before
     assert fedkeel("resume", "c").stdout.count("kept from before") == 2
     file.write_text("methods = ['FedAvg']\nseeds = [0]\n")
-    assert "comparison.toml: cannot be read: 'experiment'" in fedkeel("show", "c", code=6).stderr
+    assert "comparison.toml: cannot be read: it lacks 'experiment'" in fedkeel("show", "c", code=6).stderr

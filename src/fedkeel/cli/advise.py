@@ -13,6 +13,7 @@ from fedkeel.cli import options as opt
 from fedkeel.cli.advise_page import as_json_value, print_page
 from fedkeel.cli.advise_values import AdvicePage, MeasuredStability
 from fedkeel.cli.constants import measure
+from fedkeel.cli.paths import why_unreadable
 from fedkeel.errors import ConfigError
 from fedkeel.experiments.experiment import Experiment
 
@@ -116,7 +117,8 @@ def read_stability(path: Path | None) -> dict[str, MeasuredStability]:
         ) from None
     except (OSError, ValueError, TypeError, AttributeError, KeyError, IndexError) as problem:
         raise ConfigError(
-            f'--stability {path}: cannot be read ({problem}): write {{"FedAvg": 0.12, "SCAFFOLD": 0.3}}'
+            f"--stability {path}: {why_unreadable(problem)}: write "
+            '{"FedAvg": 0.12, "SCAFFOLD": 0.3}, or give the stability.json of `fedkeel study stability`'
         ) from None
 
 

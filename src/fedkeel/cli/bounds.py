@@ -12,6 +12,7 @@ import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli.bounds_page import BoundCurve, make_page, spark
+from fedkeel.cli.paths import why_unreadable
 from fedkeel.errors import ConfigError, did_you_mean
 from fedkeel.progress import console, plain_table
 
@@ -157,7 +158,7 @@ def _from_advice(file: Path) -> dict[str, float]:
         return {name: float(value) for name, value in numbers.items() if value is not None}
     except (OSError, ValueError, TypeError, KeyError, IndexError) as problem:
         raise ConfigError(
-            f"--advice {file}: cannot be read ({problem}): give what `fedkeel advise --json` printed"
+            f"--advice {file}: {why_unreadable(problem)}: give what `fedkeel advise --json` printed"
         ) from None
 
 

@@ -69,3 +69,11 @@ def about_study(directory: Path, kind: str) -> str:
     command = {"sweep": "sweep", "search": "tune"}.get(kind, f"study {kind.removesuffix(' study')}")
     article = "an" if kind[0] in "aeiou" else "a"
     return f"holds {article} {kind}: go on with the same `fedkeel {command}` line and --out {directory}"
+
+
+def why_unreadable(problem: Exception) -> str:
+    """Say why a file of JSON cannot be used: the system's reason, or that it holds something else."""
+    if isinstance(problem, OSError):
+        return f"cannot be read ({problem.strerror})"
+    is_json = not isinstance(problem, json.JSONDecodeError | UnicodeDecodeError)
+    return "holds other JSON" if is_json else "is not JSON"

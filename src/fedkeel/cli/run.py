@@ -80,6 +80,10 @@ def resume(
             f"{directory}: experiment.toml is missing: restore it, or start anew in another directory"
         )
     experiment = Experiment.load(directory)
+    if "rounds" not in manifest:
+        raise StorageError(
+            f"{directory}: manifest.json lacks 'rounds': restore it, or start anew in another directory"
+        )
     rounds = rounds or max(experiment.rounds, manifest["rounds"], len(read_rows(directory)))
     _train(experiment.with_settings([f"rounds={rounds}"]), directory, resuming=True, as_json=as_json)
 

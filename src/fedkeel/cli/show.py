@@ -58,7 +58,7 @@ def _show_run(directory: Path) -> None:
 
     found = _whole(directory)
     if "method" not in found:
-        raise StorageError(f"{directory}: {found['state']}")
+        raise StorageError(f"{directory}: {found['state']}: restore it, or start anew in another directory")
     rows, manifest = found["rows"], found["manifest"]
     facts = [
         ("method", found["method"]),

@@ -14,7 +14,7 @@ import typer
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
 from fedkeel.cli.constants import EXAMPLES, constants
-from fedkeel.cli.resuming import resumable, say_what_is_there
+from fedkeel.cli.resuming import missing_directories, resumable, say_what_is_there
 from fedkeel.cli.study_page import local_curves, print_interaction, print_stability
 from fedkeel.errors import Diverged
 from fedkeel.experiments.experiment import Experiment
@@ -88,12 +88,13 @@ def stability(
         "points": samples,
         "local_rounds": local_round,
     }
+    new = missing_directories(directory)
     folders = _folders(directory, "stability study", experiments, base, asked)
     count = sum(folder.exists() and len(list(folder.glob("pair-*.json"))) for folder in folders.values())
     say_what_is_there(directory, count, pairs * len(experiments), "pairs")
     names = [f"{name}, {what}" for name in experiments for what in _runs(pairs)]
     found: dict[str, dict[str, Any]] = {}
-    with resumable(directory), RunProgress(names, base.rounds, stderr=as_json) as progress:
+    with resumable(directory, new), RunProgress(names, base.rounds, stderr=as_json) as progress:
         for number, (name, made) in enumerate(experiments.items()):
             with _named(name):
                 result = study(
@@ -141,11 +142,13 @@ def interaction(
     rounds = features.rounds(experiment.rounds)
     directory = out or paths.fresh("interaction")
     experiments = _experiments(method, experiment)
+    new = missing_directories(directory)
     folders = _folders(directory, "interaction study", experiments, experiment, asdict(features))
     count = sum(folder.exists() and len(list(folder.glob("round-*.json"))) for folder in folders.values())
     say_what_is_there(directory, count, len(rounds) * len(experiments), "snapshots")
     found: dict[str, list[dict[str, Any]]] = {}
-    with resumable(directory), RunProgress(list(experiments), experiment.rounds, stderr=as_json) as progress:
+    shown = RunProgress(list(experiments), experiment.rounds, stderr=as_json)
+    with resumable(directory, new), shown as progress:
         for number, (name, made) in enumerate(experiments.items()):
             progress.begin(number, _rounds_in(folders[name] / "run"))
             rows: list[Row] = []

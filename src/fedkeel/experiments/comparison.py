@@ -123,7 +123,10 @@ class Comparison(NamedTuple):
             parse_measure(measure)
             return cls(methods, folders, seeds, base, measure)
         except (OSError, ValueError, KeyError, TypeError) as problem:
-            raise StorageError(f"{out / COMPARISON_FILE}: cannot be read: {problem}") from None
+            reason = f"it lacks {problem}" if isinstance(problem, KeyError) else problem
+            raise StorageError(
+                f"{out / COMPARISON_FILE}: cannot be read: {reason}: restore it, or compare anew elsewhere"
+            ) from None
 
     def command(self) -> str:
         """Return the command line that makes this comparison again."""

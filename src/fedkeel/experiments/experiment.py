@@ -204,7 +204,9 @@ class Experiment(RunOptions, Execution):
             raise ConfigError(f"{file}: there is no such file: give the TOML file of an experiment") from None
         except UnicodeDecodeError:
             raise ConfigError(f"{file}: not a text in UTF-8: give the TOML file of an experiment") from None
-        except (OSError, tomllib.TOMLDecodeError, RecursionError) as problem:
+        except RecursionError:
+            raise ConfigError(f"{file}: cannot be read as TOML: its values are nested too deeply") from None
+        except (OSError, tomllib.TOMLDecodeError) as problem:
             raise ConfigError(f"{file}: cannot be read as TOML: {problem}") from None
         if "made_from" in table:
             raise ConfigError(f"{file}: this run was made from {table['made_from']}")

@@ -44,7 +44,9 @@ class RunDirectory:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 self._lock.close()
-                raise StorageError(f"{path}: another process is working in this run directory") from None
+                raise StorageError(
+                    f"{path}: another process is working in this run directory: wait, or choose another"
+                ) from None
 
     def close(self) -> None:
         """Let others in."""
