@@ -37,4 +37,4 @@ def prepare_streams() -> None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
         elif hasattr(stream, "reconfigure"):  # a pipe in the C locale cannot say ± otherwise
             stream.reconfigure(errors="replace")
-    sys.stderr = LossyStream(sys.stderr)  # type: ignore[assignment]
+    sys.stderr = LossyStream(sys.stderr)
