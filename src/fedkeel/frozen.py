@@ -85,7 +85,20 @@ def explain(problem: ValidationError, cls: type, call: str | None = None) -> str
 
     `call` is the name of what was called with arguments; without it the values are keys of a table.
     """
-    return "\n".join(dict.fromkeys(_explain(error, cls, call) for error in problem.errors()))
+    errors = problem.errors()
+    lines = [_explain_choice(error, errors, cls, call) or _explain(error, cls, call) for error in errors]
+    return "\n".join(dict.fromkeys(lines))
+
+
+def _explain_choice(error: Any, errors: Sequence[Any], cls: type, call: str | None) -> str | None:
+    """Say in one line what an argument may be that takes values of several types; None for another error."""
+    name, *kind = error["loc"] or ("",)
+    kinds = [e["loc"][1] for e in errors if e["loc"][:1] == (name,) and len(e["loc"]) == 2]
+    if call is None or len(kind) != 1 or len(kinds) < 2 or not all(isinstance(one, str) for one in kinds):
+        return None
+    known = [one if one[0].isupper() and one.isidentifier() else "a number" for one in kinds]
+    shown = _fields(cls, ())[name] if isinstance(name, int) else name
+    return f"{call}: {shown} = {error['input']!r}: give {' or '.join(dict.fromkeys(known))}"
 
 
 def _explain(error: Any, cls: type, call: str | None) -> str:

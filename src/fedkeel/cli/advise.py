@@ -55,6 +55,7 @@ def advise(
     stability: Annotated[
         Path | None,
         typer.Option(
+            metavar="FILE",
             help="Measured discrepancies by method (JSON), shown beside the bounds.",
             rich_help_panel=_ASKED,
         ),

@@ -66,7 +66,7 @@ COMMANDS = {
     "study": ("study", "Diagnostics that need runs of their own."),
     "sweep": (
         "search",
-        "Run one setting over several values and seeds, in parallel; a table, the best setting, a plot.",
+        "Run one setting over several values and seeds, in parallel; a table with intervals and a plot.",
     ),
     "tune": (
         "search",

@@ -179,7 +179,7 @@ def _grid(over: str, values: str | None, parameters: BoundParameters) -> list[fl
         raise ConfigError(f"--over {over!r}: choose one of {', '.join(_VALUES)}")
     if values is None:
         return [x for x in _VALUES[over] if over != "N" or x <= parameters.C]
-    return sorted({_number(over, text.strip()) for text in values.split(",")})
+    return sorted({_number(over, text) for text in opt.split_values(values)})
 
 
 def _curve(

@@ -12,6 +12,7 @@ import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli.stage_progress import StageProgress
+from fedkeel.errors import ConfigError
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.progress import console, plain_table
 
@@ -61,13 +62,14 @@ def costs(
     """Count what methods cost in short real runs, beside what the papers print; say where they differ.
 
     Without --method: all methods of the papers. Without options of an experiment: a small network on digits.
-    Of stages, each is counted, and the whole;
-    --rounds is the length of the run that weighs them. FedInit's Tables 7 and 9, the poster's table and the
-    communication column of FedSAGD's Table 1.
+    Of stages, each is counted, and the whole; --rounds is the length of the run that weighs them. FedInit's
+    Tables 7 and 9, the poster's table and the communication column of FedSAGD's Table 1.
     """
     from fedkeel.experiments.expression import parse_method, spell_method  # noqa: PLC0415  heavy
     from fedkeel.studies.costs import count, disagreements, small_run  # noqa: PLC0415
 
+    if experiment.device != "cpu":
+        raise ConfigError(f"device = {experiment.device!r}: costs are counted on the cpu: leave it out")
     named = {spell_method(text): parse_method(text) for text in method or _PRINTED}
     plain = experiment == Experiment(rounds=experiment.rounds)
     base = small_run(experiment.rounds) if plain else experiment.settings()

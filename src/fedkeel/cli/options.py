@@ -38,7 +38,7 @@ File = Annotated[
     ),
 ]
 Directory = Annotated[
-    Path, typer.Argument(metavar="DIR", help="Directory of a run, a comparison or a sweep.")
+    Path, typer.Argument(metavar="DIR", help="Directory of a run, of a comparison or, to show, of a sweep.")
 ]
 Settings = Annotated[
     list[str] | None,
@@ -174,6 +174,11 @@ def read_experiment(
     base = Experiment() if file is None else Experiment.load(file)
     given = [option.setting(value) for option, value in values if value is not None]
     return base.with_settings([*given, *(settings or [])])
+
+
+def split_values(text: str) -> list[str]:
+    """Return the values of `--values`."""
+    return [value.strip() for value in text.split(";" if ";" in text else ",")]
 
 
 def _what_instead(text: str) -> str:

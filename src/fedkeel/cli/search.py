@@ -65,14 +65,14 @@ def sweep(
     out: opt.Out = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Run one setting over several values and seeds, in parallel; a table, the best setting, a plot."""
+    """Run one setting over several values and seeds, in parallel; a table with intervals and a plot."""
     from fedkeel.experiments.sweep import Sweep, play, report  # noqa: PLC0415
 
     if len(over) > 1:
         raise ConfigError(
             f"sweep: --over {', '.join(over)}: a sweep varies one setting; `fedkeel tune` searches several"
         )
-    made = Sweep.of(over[0], values.split(";" if ";" in values else ","), seeds, experiment)
+    made = Sweep.of(over[0], opt.split_values(values), seeds, experiment)
     directory = out or paths.fresh("sweep")
     screen = console(stderr=True)
     jobs = made.jobs(directory)

@@ -86,10 +86,10 @@ def _is_none(given: object) -> bool:
     return given is None or (isinstance(given, str) and given.strip().lower() == NONE)
 
 
-def _check_text(key: str, parse: Callable[[Any], Any], text: object) -> None:
+def _check_text(key: str, parse: Callable[[Any], Any], text: object) -> Any:
     """Read an expression; a mistake in it is told with its key and the text as given."""
     try:
-        parse(text)
+        return parse(text)
     except ConfigError as problem:
         raise ConfigError(f"{key} = {text!r}: {problem}") from None
 
@@ -146,8 +146,8 @@ def _read_work(given: object) -> object:
     elif isinstance(table["batch_size"], str):
         raise ConfigError(f"work.batch_size = {table['batch_size']!r}: give a count, or {ALL}")
     for key, read in (("schedule", parse_schedule), ("optimizer", parse_optimizer)):
-        if isinstance(table.get(key), str):
-            table[key] = read(table[key])
+        if table.get(key) is not None and not dataclasses.is_dataclass(table[key]):
+            table[key] = _check_text(f"work.{key}", read, table[key])
     _check_keys(table, [field.name for field in dataclasses.fields(Work)], "work.")
     try:
         return Work(**table)
