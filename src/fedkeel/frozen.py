@@ -15,6 +15,8 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 
 from fedkeel.errors import ConfigError, FedkeelError, did_you_mean
 
+_SHOWN = 200  # characters of a value in a message
+
 T = TypeVar("T")
 
 
@@ -96,7 +98,7 @@ def _explain_choice(error: Any, errors: Sequence[Any], cls: type, call: str | No
     kinds = [e["loc"][1] for e in errors if e["loc"][:1] == (name,) and len(e["loc"]) == 2]
     if call is None or len(kind) != 1 or len(kinds) < 2 or not all(isinstance(one, str) for one in kinds):
         return None
-    known = [one if one[0].isupper() and one.isidentifier() else "a number" for one in kinds]
+    known = [one if one[0].isupper() and one.isidentifier() else "a finite number" for one in kinds]
     shown = _fields(cls, ())[name] if isinstance(name, int) else name
     return f"{call}: {shown} = {error['input']!r}: give {' or '.join(dict.fromkeys(known))}"
 
@@ -122,7 +124,7 @@ def _explain(error: Any, cls: type, call: str | None) -> str:
             part = "KEY" if error["type"] == "dict_type" else known[0]
             return f"{name} = {error['input']!r}: it is a table: set its parts, as in {name}.{part}"
     reason = error["msg"].removeprefix("Value error, ")
-    reason = f"{name} = {error['input']!r}: {reason[0].lower()}{reason[1:]}"
+    reason = f"{name} = {_short(error['input'])}: {reason[0].lower()}{reason[1:]}"
     return reason if call is None else f"{call}: {reason}"
 
 
@@ -135,3 +137,9 @@ def _fields(cls: Any, path: Sequence[int | str]) -> list[str]:
             break
         cls = inner.annotation
     return list(getattr(cls, "model_fields", None) or getattr(cls, "__dataclass_fields__", {}))
+
+
+def _short(value: Any) -> str:
+    """Show a value in a line; of a long one its kind."""
+    shown = repr(value)
+    return shown if len(shown) <= _SHOWN and "\n" not in shown else f"a {type(value).__name__}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -271,17 +272,13 @@ def _check_bool(splitter: object, name: str, value: object) -> None:
         raise ConfigError(f"{splitter}: {name} is {value!r}; it must be True or False")
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
-
-
 def _check_alpha(splitter: object, alpha: float) -> None:
-    if not (_is_number(alpha) and 0 < alpha < math.inf):
+    if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 0 < alpha < math.inf:
         raise ConfigError(
             f"{splitter}: alpha is {alpha!r}; use a positive number (small: unlike clients, large: alike)"
         )
 
 
 def _check_lognormal(splitter: object, sigma: float) -> None:
-    if not (_is_number(sigma) and 0 <= sigma < math.inf):
+    if isinstance(sigma, bool) or not isinstance(sigma, Real) or not 0 <= sigma < math.inf:
         raise ConfigError(f"{splitter}: lognormal is {sigma!r}; it must be 0 (equal sizes) or positive")
