@@ -30,8 +30,15 @@ def storage_errors(path: Path) -> Iterator[None]:
             errno.EACCES: "choose a directory you may write to",
             errno.EROFS: "choose a directory you may write to",
         }.get(problem.errno or 0, "choose another directory")
-        where = problem.filename or path
+        where = _asked_for(problem.filename or path)
         raise StorageError(f"{where}: {problem.strerror or problem}: {fix}") from problem
+
+
+def _asked_for(where: object) -> str:
+    """Return the name of a file for its temporary one, which nobody asked for."""
+    path = Path(str(where))
+    hidden = path.name.startswith(".") and path.name.endswith(".tmp")
+    return str(path.with_name(path.name[1:-4])) if hidden and len(path.name) > 5 else str(where)
 
 
 def write_durably(path: Path, content: bytes) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast, dataclass_transform
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from fedkeel.errors import ConfigError, FedkeelError, did_you_mean
@@ -19,14 +19,24 @@ _SHOWN = 200  # characters of a value in a message
 
 T = TypeVar("T")
 
-Number = Annotated[float, Field(allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Fraction = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
-Proportion = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-UnitInterval = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1)]
-Seed = Annotated[int, Field(ge=0)]
+
+def _no_bool(given: Any) -> Any:
+    """Refuse True and False, which Python takes for 1 and 0."""
+    if isinstance(given, bool):
+        raise ValueError("give a number")
+    return given
+
+
+_Real = Annotated[float, BeforeValidator(_no_bool)]
+_Whole = Annotated[int, BeforeValidator(_no_bool)]
+Number = Annotated[_Real, Field(allow_inf_nan=False)]
+Positive = Annotated[_Real, Field(gt=0, allow_inf_nan=False)]
+NonNegative = Annotated[_Real, Field(ge=0, allow_inf_nan=False)]
+Fraction = Annotated[_Real, Field(ge=0, lt=1, allow_inf_nan=False)]
+Proportion = Annotated[_Real, Field(ge=0, le=1, allow_inf_nan=False)]
+UnitInterval = Annotated[_Real, Field(gt=0, le=1, allow_inf_nan=False)]
+Count = Annotated[_Whole, Field(ge=1)]
+Seed = Annotated[_Whole, Field(ge=0)]
 
 _CONFIG = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
@@ -77,7 +87,20 @@ def explain(problem: ValidationError, cls: type, call: str | None = None) -> str
 
     `call` is the name of what was called with arguments; without it the values are keys of a table.
     """
-    return "\n".join(dict.fromkeys(_explain(error, cls, call) for error in problem.errors()))
+    errors = problem.errors()
+    lines = [_explain_choice(error, errors, cls, call) or _explain(error, cls, call) for error in errors]
+    return "\n".join(dict.fromkeys(lines))
+
+
+def _explain_choice(error: Any, errors: Sequence[Any], cls: type, call: str | None) -> str | None:
+    """Say in one line what an argument may be that takes values of several types; None for another error."""
+    name, *kind = error["loc"] or ("",)
+    kinds = [e["loc"][1] for e in errors if e["loc"][:1] == (name,) and len(e["loc"]) == 2]
+    if call is None or len(kind) != 1 or len(kinds) < 2 or not all(isinstance(one, str) for one in kinds):
+        return None
+    known = [one if one[0].isupper() and one.isidentifier() else "a finite number" for one in kinds]
+    shown = _fields(cls, ())[name] if isinstance(name, int) else name
+    return f"{call}: {shown} = {error['input']!r}: give {' or '.join(dict.fromkeys(known))}"
 
 
 def _explain(error: Any, cls: type, call: str | None) -> str:
@@ -95,9 +118,11 @@ def _explain(error: Any, cls: type, call: str | None) -> str:
         case "unexpected_positional_argument":
             return f"{call} takes at most {len(known)} arguments: {', '.join(known) or 'none'}"
         case "missing_argument" | "missing":
-            return f"{name} is missing: give it" if call is None else f"{call} needs the argument {name!r}"
+            needed = f"{call} needs the argument {name!r}, as in {call}({name}=…)"
+            return f"{name} is missing: give it" if call is None else needed
         case "model_type" | "dataclass_type" | "dict_type" if call is None:
-            return f"{name} = {error['input']!r}: it is a table: set its parts, as in {name}.{known[0]}"
+            part = "KEY" if error["type"] == "dict_type" else known[0]
+            return f"{name} = {error['input']!r}: it is a table: set its parts, as in {name}.{part}"
     reason = error["msg"].removeprefix("Value error, ")
     reason = f"{name} = {_short(error['input'])}: {reason[0].lower()}{reason[1:]}"
     return reason if call is None else f"{call}: {reason}"
@@ -107,7 +132,8 @@ def _fields(cls: Any, path: Sequence[int | str]) -> list[str]:
     """Return the names of the fields of a class, or of the class that the path leads into."""
     for part in path:
         inner = getattr(cls, "model_fields", {}).get(part)
-        if inner is None or not hasattr(inner.annotation, "model_fields"):
+        known = ("model_fields", "__dataclass_fields__")
+        if inner is None or not any(hasattr(inner.annotation, name) for name in known):
             break
         cls = inner.annotation
     return list(getattr(cls, "model_fields", None) or getattr(cls, "__dataclass_fields__", {}))

@@ -16,6 +16,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
+from rich.text import Text
 
 _RECENT = 8
 _PLAIN_SECONDS = 15.0
@@ -37,9 +38,9 @@ def plain_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table
     """Return a table without frames: the first column to the left, the others to the right."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for index, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if index else "left", no_wrap=index > 0)
+        table.add_column(Text(heading), justify="right" if index else "left", no_wrap=index > 0)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(Text, row))  # as text: a name may hold what rich would read as markup
     return table
 
 

@@ -88,7 +88,9 @@ class Work:
     def __post_init__(self) -> None:
         if (self.epochs is None) == (self.steps is None):
             raise ConfigError(
-                f"Work takes exactly one of epochs and steps, not epochs={self.epochs} and steps={self.steps}"
+                "Work takes exactly one of epochs and steps, not "
+                f"epochs={self.epochs} and steps={self.steps}: "
+                f"{'give one' if self.epochs is None else 'leave one out'}"
             )
 
         if self.optimizer is not None and self.weight_decay:

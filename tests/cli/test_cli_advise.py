@@ -9,7 +9,7 @@ import pytest
 
 QUICK = (
     *("advise", "--clients", "6", "--cohort", "3", "--steps", "2", "--batch-size", "8", "--rounds", "20"),
-    *("--pilot-rounds", "3", "--points", "2", "--look-at", "2", "--model", "logistic"),
+    *("--pilot-rounds", "3", "--pilot-points", "2", "--pilot-clients", "2", "--model", "logistic"),
 )
 
 
@@ -17,7 +17,8 @@ def test_the_page_says_everything_the_issue_asks_for(fedkeel):
     Path("stability.json").write_text(
         '{"methods": {"fedavg(lr=1.0)": {"mean": [0.0, 0.1, 0.3]}, "FedInit": 0.2}}'
     )
-    page = fedkeel(*QUICK, "--stability", "stability.json").stdout
+    result = fedkeel(*QUICK, "--stability", "stability.json")
+    page = result.stdout
     for part in (
         "Constants, along and around the pilot",
         "power iteration on Hessian-vector products",
@@ -35,13 +36,42 @@ def test_the_page_says_everything_the_issue_asks_for(fedkeel):
         "largest ‖g_z‖/‖∇f_i‖ of a sample",
         "what was measured",
         "not in Table 1",
-        "curvature and pairs: 4 of 4 done",
     ):
         assert part in page, part
-    assert page.count("curvature and pairs: 4 of 4 done") == 1
+    assert result.stderr.count("curvature and pairs: 4 of 4 done") == 1
     (line,) = (line for line in page.splitlines() if "times what was measured" in line)
     assert line.split()[1] == "2"  # the curve's rounds, not the run's
     assert "nan" not in page.lower().replace("nanag", "")
+
+
+ADVICE = ("Local rate: ", "Global rate: ", "Rounds: ", "Relaxed initialisation: ", "Guarantees: ")
+
+
+def test_the_page_begins_with_the_advice_in_five_lines(fedkeel):
+    title, *lines = fedkeel(*QUICK).stdout.splitlines()[:8]
+    assert title.startswith("FedAvg on digits: K = 2 local steps of 0.1, 3 of 6 clients")
+    assert [line[: len(start)] for line, start in zip(lines, ADVICE, strict=False)] == list(ADVICE)
+    assert lines[5:] == ["", "Constants, along and around the pilot"]
+    assert "no theorem allows η_l = 0.1; the largest that one does is" in lines[0]
+    assert "(planned: 20; were all 6 clients active, not 3)" in lines[2]
+    assert "stable in practice (β·C/N ≤ 1)" in lines[3]
+    assert "none of 9 theorems holds" in lines[4]
+
+
+def test_the_advice_of_a_run_within_the_theorems_says_so(fedkeel):
+    words = ("--lr", "1e-5", "--beta", "0.01", "--cohort", "6")
+    found = json.loads(fedkeel(*QUICK, *words, "--json").stdout)
+    local, rounds, _, beta, guarantees = (found["advice"][index] for index in (0, 2, 1, 3, 4))
+    assert local == "Local rate: η_l = 1e-05 is safe by every theorem."
+    assert "is promised after" in rounds
+    assert "covered by Theorem 1;" in beta
+    assert "Theorem 4.7" in guarantees
+    assert "lacks only" not in guarantees
+
+
+def test_a_beta_that_grows_without_bound_is_advised_against(fedkeel):
+    found = json.loads(fedkeel(*QUICK, "--beta", "0.9", "--json").stdout)
+    assert "β = 0.9 is covered by no theorem and too large: take 0.5 or less" in found["advice"][3]
 
 
 def test_json_is_all_that_is_on_stdout_and_feeds_bounds(fedkeel):
@@ -56,7 +86,7 @@ def test_json_is_all_that_is_on_stdout_and_feeds_bounds(fedkeel):
     assert dropped
     assert all("measured" in c["text"] and "not measured" not in c["text"] for c in dropped)
     Path("advice.json").write_text(result.stdout)
-    told = json.loads(fedkeel("bounds", "stability", "--constants", "advice.json", "--json").stdout)
+    told = json.loads(fedkeel("bounds", "stability", "--advice", "advice.json", "--json").stdout)
     assert told["constants"]["L"] == found["constants"]["L"]["value"]
     assert told["constants"]["eta"] == 0.1
 
@@ -82,10 +112,10 @@ def test_a_target_below_the_floor_gets_its_page_the_floor_and_exit_code_2(fedkee
     [
         (["--beta", "1.5"], "--beta 1.5: relaxed initialisation takes a β between -1 and 1"),
         (["--beta", "nan"], "--beta nan"),
-        (["--epsilon", "0"], "--epsilon 0: give a loss above 0"),
-        (["--alpha", "-1"], "--alpha -1: give a number above 0"),
+        (["--epsilon", "0"], "--epsilon 0: give a finite loss above 0"),
+        (["--alpha", "-1"], "--alpha -1: give a finite number above 0"),
         (["--stability", "none.json"], "--stability none.json: there is no such file"),
-        (["--stability", "bad.json"], "--stability bad.json: cannot be read"),
+        (["--stability", "bad.json"], "--stability bad.json: holds other JSON"),
         (["--lr", "-1"], "lr = -1.0"),
         (["--cohort", "7"], "cohort = 7: there are 6 clients"),
     ],

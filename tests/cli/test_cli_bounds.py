@@ -19,7 +19,9 @@ def test_without_a_name_all_bounds_are_listed(fedkeel):
 
 
 def test_a_table_has_the_calculators_numbers_and_marks_what_is_violated(fedkeel):
-    told = fedkeel("bounds", "fedinit-1", "--over", "beta", "--values", "0,0.05,0.1", "--set", "N=20").stdout
+    told = fedkeel(
+        "bounds", "fedinit-1", "--over", "beta", "--values", "0,0.05,0.1", "--constant", "N=20"
+    ).stdout
     run = fedinit.RelaxedRun(beta=0, eta=1e-4, K=10, N=20, C=100, T=1000, L=10, D=2)
     value = fedinit.theorem_1(run, sigma_l2=1, sigma_g2=1).value
     lines = {line.split()[0]: line.split()[1:] for line in told.splitlines() if line.startswith("0")}
@@ -37,7 +39,7 @@ def test_every_parameter_can_vary(fedkeel, over):
 
 
 def test_the_page_holds_a_chart_and_needs_no_network(fedkeel):
-    fedkeel("bounds", "stability", "beyond-4.7", "--over", "T", "--html", "b.html")
+    fedkeel("bounds", "stability", "beyond-4.7", "--over", "T", "--page", "b.html")
     page = Path("b.html").read_text()
     assert page.count('<svg class="chart"') == 1
     assert page.count('class="line') >= 12
@@ -46,7 +48,9 @@ def test_the_page_holds_a_chart_and_needs_no_network(fedkeel):
 
 
 def test_no_variance_is_a_number(fedkeel):
-    told = fedkeel("bounds", "beyond-4.8", "--over", "K", "--set", "sigma_l2=0", "--values", "1,2", "--json")
+    told = fedkeel(
+        "bounds", "beyond-4.8", "--over", "K", "--constant", "sigma_l2=0", "--values", "1,2", "--json"
+    )
     rows = json.loads(told.stdout)["curves"][0]["rows"]
     assert all(row["value"] > 0 for row in rows)
 
@@ -57,20 +61,20 @@ def test_no_variance_is_a_number(fedkeel):
         (["fedinit-2"], "there is no bound 'fedinit-2'; did you mean"),
         (["fedinit-1", "--over", "C"], "--over 'C': choose one of T, K, N, beta"),
         (["beyond-4.8", "--over", "T"], "beyond-4.8 does not depend on T: --over one of K"),
-        (["fedinit-1", "--set", "beta=0.1"], "|β| < √(r/M): violated everywhere"),
-        (["fedinit-1", "--set", "beta=0.1", "--set", "C=10"], "|β| < 0.0842: violated everywhere"),
+        (["fedinit-1", "--constant", "beta=0.1"], "|β| < √(r/M): violated everywhere"),
+        (["fedinit-1", "--constant", "beta=0.1", "--constant", "C=10"], "|β| < 0.0842: violated everywhere"),
         (
-            ["beyond-4.8", "--over", "K", "--set", "epsilon=1e-9", "--form", "repaired"],
+            ["beyond-4.8", "--over", "K", "--constant", "epsilon=1e-9", "--form", "repaired"],
             "2·floor ≤ ε: violated every",
         ),
-        (["fedinit-1", "--set", "sigma_l2=-1"], "fedinit-1: sigma_l2 is -1.0: give a finite number"),
-        (["fedinit-1", "--set", "beta=nan"], "beta = nan: give a finite number"),
-        (["fedinit-1", "--set", "Lambda=3"], "write NAME=NUMBER"),
-        (["fedinit-1", "--set", "K=2.5"], "K = 2.5: give a whole number"),
-        (["fedinit-1", "--set", "L=ten"], "L = 'ten': give a number"),
+        (["fedinit-1", "--constant", "sigma_l2=-1"], "fedinit-1: sigma_l2 is -1.0: give a finite number"),
+        (["fedinit-1", "--constant", "beta=nan"], "beta = nan: give a finite number"),
+        (["fedinit-1", "--constant", "Lambda=3"], "write NAME=NUMBER"),
+        (["fedinit-1", "--constant", "K=2.5"], "K = 2.5: give a whole number"),
+        (["fedinit-1", "--constant", "L=ten"], "L = 'ten': give a number"),
         (["fedinit-1", "--values", "0"], "T is 0: give a whole number"),
         (["fedinit-1", "--form", "fixed"], "--form 'fixed'"),
-        (["fedinit-1", "--constants", "no.json"], "--constants no.json: cannot be read"),
+        (["fedinit-1", "--advice", "no.json"], "--advice no.json: cannot be read"),
     ],
 )
 def test_bad_input_exits_with_2(fedkeel, args, message):

@@ -66,7 +66,7 @@ def test_usage_errors_exit_with_2(fedkeel):
         ["run", "--nope"],
         ["compare"],
         ["nope"],
-        ["compare", "a", "--seeds", "0"],
+        ["compare", "--method", "a", "--seeds", "0"],
     ):
         fedkeel(*args, code=2)
 
@@ -132,7 +132,7 @@ def test_a_directory_with_other_files_is_not_used(tiny, fedkeel):
     Path("mine").mkdir()
     Path("mine/thesis.tex").write_text("precious")
     assert "thesis.tex" in tiny("--out", "mine", code=6).stderr
-    assert "thesis.tex" in fedkeel("compare", "fedavg", "--out", "mine", code=6).stderr
+    assert "thesis.tex" in fedkeel("compare", "--method", "fedavg", "--out", "mine", code=6).stderr
 
 
 def test_a_directory_of_another_experiment_is_told_apart(tiny, fedkeel):

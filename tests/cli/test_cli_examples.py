@@ -14,6 +14,7 @@ import typer
 from fedkeel.cli import app
 from fedkeel.experiments.experiment import Experiment
 
+ROOT = Path(__file__).parents[2]
 SETTINGS = ("data.clients=10", "cohort=2", "work.epochs=1", "engine=serial")
 SMALL = [*(word for setting in SETTINGS for word in ("--set", setting)), "--rounds", "1"]
 AS_THEY_STAND = ("methods", "explain", "bounds", "runs", "split")
@@ -52,6 +53,30 @@ QUICK = [
     for path, line in EVERY
     if path[0] in (*AS_THEY_STAND, *MADE_SMALL) and not any(name in line for name in ABSENT)
 ]
+
+
+def documented() -> list[str]:
+    """Return the commands in the blocks of README and docs, each on one line, without remarks."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    blocks = [block for page in pages for block in page.read_text().split("\n```")[1::2]]
+    text = "\n".join(blocks).replace("\\\n", " ")
+    lines = re.findall(r"^(?:[A-Z_]+=\S+ )?(fedkeel [a-z].*?)(?:\s+#.*)?$", text, re.M)
+    return [" ".join(line.split()) for line in lines]
+
+
+DOCUMENTED = documented()
+
+
+@pytest.mark.parametrize("line", DOCUMENTED)
+def test_every_line_in_the_docs_parses(line: str) -> None:
+    words = arguments(line)
+    path = next(path for path in COMMANDS if tuple(words[: len(path)]) == path)
+    assert not COMMANDS[path].make_context(" ".join(path), words[len(path) :]).args
+
+
+def test_the_docs_show_every_command_that_trains() -> None:
+    shown = {arguments(line)[0] for line in DOCUMENTED}
+    assert {"run", "compare", "sweep", "tune", "study", "costs", "advise", "split", "bounds"} <= shown
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)

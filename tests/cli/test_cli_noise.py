@@ -77,12 +77,14 @@ def test_show_and_manifest_tell_them(fedkeel):
 
 
 def test_a_comparison_tells_them_on_its_page_and_keeps_to_them(fedkeel):
-    fedkeel("compare", "fedavg", *SMALL, *CHANGED, "--seeds", "1", "--out", "c")
+    fedkeel("compare", "--method", "fedavg", *SMALL, *CHANGED, "--seeds", "1", "--out", "c")
     page = Path("c/page.html").read_text()
     shared = page[page.index("What all runs share") :]
     for text in ("ChannelGains(0.2)", "class-brightness", "augment = &quot;augment(pad=2)&quot;"):
         assert text in shared
-    result = fedkeel("compare", "fedavg", *SMALL, "--noise", "none", "--seeds", "1", "--out", "c", code=6)
+    result = fedkeel(
+        "compare", "--method", "fedavg", *SMALL, "--noise", "none", "--seeds", "1", "--out", "c", code=6
+    )
     assert "belongs to another experiment" in result.stderr
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from fedkeel.cli.app import COMMANDS as ALL_COMMANDS
 from fedkeel.cli.app import load_command
 from fedkeel.cli.options import experiment_options, read_experiment, takes_experiment
 from fedkeel.experiments.experiment import Experiment
@@ -15,13 +18,32 @@ from fedkeel.work import Drop
 
 COMMANDS = {
     ("run",): set(),
-    ("compare",): {"method", "seed"},  # methods are arguments, and seeds are counted
+    ("compare",): {"seed"},  # seeds are counted
     ("sweep",): {"seed"},
     ("tune",): set(),
     ("advise",): set(),
-    ("study", "stability"): {"method"},
-    ("study", "interaction"): {"method"},
+    ("study", "stability"): set(),
+    ("study", "interaction"): set(),
     ("study", "constants"): {"rounds"},  # the pilot's are --pilot-rounds
+}
+NO_EXPERIMENT = ("demo", "resume", "runs", "show", "methods", "explain", "bounds")
+METHOD = 'Method, as scaffold or "relaxed(fedcm, beta=0.1)"'
+SEVERAL = {  # what differs between commands, and how
+    "--method": {f"{METHOD}.", f"{METHOD}; repeatable.", "The same, as other commands take it."},
+    "--rounds": {"Communication rounds.", "Go on to this many rounds in all."},
+    "--held-out": {
+        "Clients held out of training.",
+        "Clients held out of training, to replace others; by default 5.",
+    },
+    "--out": {
+        "Where to keep it; by default a new directory below runs/.",
+        "Keep what is measured, to go on after an interruption; else nothing is kept.",
+    },
+    "--over": {
+        'What varies: a setting, as work.lr or "method=FedInit(beta={})"; {} stands for the value.',
+        "What varies, and where: uniform(a, b), log(a, b), integer(a, b), choice(…); repeatable.",
+        "What varies: T, K, N or beta.",
+    },
 }
 PLANTED = """
 import sys
@@ -67,9 +89,47 @@ def test_every_command_has_the_same_options_of_an_experiment(words, left_out):
     assert {"set", "json", "out"} <= options_of(words).keys()
 
 
-def test_the_method_is_described_alike_everywhere():
-    told = {options_of(words)["method"] for words, left_out in COMMANDS.items() if "method" not in left_out}
-    assert told == {'Method, as scaffold or "relaxed(fedcm, beta=0.1)".'}
+def every_command() -> Iterator[tuple[str, Any]]:
+    """Yield the commands that do something, with what is written on the line."""
+    for name in ALL_COMMANDS:
+        command = load_command(name)
+        for word, inner in getattr(command, "commands", {"": command}).items():
+            yield f"{name} {word}".strip(), inner
+
+
+def test_the_file_of_an_experiment_is_an_argument_everywhere():
+    for line, command in every_command():
+        arguments = [one for one in command.params if one.param_type_name == "argument"]
+        takes = any(one.name == "settings" for one in command.params)
+        assert [one.name for one in arguments] == ["file"] if takes else line in NO_EXPERIMENT, line
+
+
+def test_options_of_one_name_say_one_thing():
+    told: dict[str, set[str]] = {}
+    for _, command in every_command():
+        for option in (one for one in command.params if one.param_type_name == "option"):
+            for flag in option.opts:
+                told.setdefault(flag, set()).add(option.help)
+    for flag, texts in told.items():
+        assert len(texts) == 1 or texts == SEVERAL.get(flag), (flag, texts)
+
+
+def test_options_of_earlier_versions_are_answered_with_their_new_names(fedkeel):
+    for line, words in {
+        "compare --file e.toml --method fedavg": "--file: the experiment's file is an argument",
+        "compare fedavg --method scaffold": "fedavg: there is no such file: write --method fedavg",
+        "compare fedavg scaffold --method fedcm": "scaffold: one argument too many",
+        "split IID": "IID: there is no such file: write --split IID",
+        "split --out a.svg": "--out: write --picture",
+        "run work.lr=3": "work.lr=3: there is no such file: write --set work.lr=3",
+        "advise --look-at 3": "--look-at: write --pilot-clients",
+        "advise --points 3": "--points: write --pilot-points",
+        "study stability --method fedavg --points 3": "--points: write --samples",
+        "bounds fedinit-1 --set L=2": "--set: write --constant",
+        "bounds fedinit-1 --constants a.json": "--constants: write --advice",
+        "bounds fedinit-1 --html a.html": "--html: write --page",
+    }.items():
+        assert words in fedkeel(*line.split(), code=2).stderr
 
 
 def test_every_key_but_tables_is_an_option_with_a_help_text_and_a_name_of_its_own():

@@ -50,17 +50,8 @@ def test_no_command_imports_anything_heavy_before_it_runs():
 @pytest.mark.slow
 def test_runs_are_listed_and_shown_without_torch(tiny, fedkeel):
     tiny("--out", "runs/a", "--method", "fedprox(mu=0.1)")
-    fedkeel(
-        "compare",
-        "fedavg",
-        "fedprox(mu=0.1)",
-        "--seeds",
-        "1",
-        "--file",
-        "runs/a/experiment.toml",
-        "--out",
-        "c",
-    )
+    methods = ("--method", "fedavg", "--method", "fedprox(mu=0.1)")
+    fedkeel("compare", "runs/a/experiment.toml", *methods, "--seeds", "1", "--out", "c")
     for args in (["runs"], ["runs", "--json"], ["show", "runs/a"], ["show", "runs/a", "--json"]):
         assert imported(*args) == []
     for args in (["show", "c"], ["show", "c", "--json"]):
@@ -78,7 +69,7 @@ def test_the_table_of_methods_is_what_the_code_gives():
 
 def test_a_mistyped_command_gets_a_suggestion(fedkeel):
     result = fedkeel("metods", code=2)
-    assert "No such command 'metods'" in result.stderr
+    assert "there is no command 'metods'; did you mean 'methods'?" in result.stderr
     assert "methods" in result.stderr
 
 
@@ -108,3 +99,12 @@ def test_a_stdout_that_is_closed_full_or_not_read_ends_without_a_traceback(redir
     line = f"{sys.executable} -m fedkeel methods {redirection}"
     done = subprocess.run(line, shell=True, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (code, told)
+
+
+@pytest.mark.slow
+def test_a_stderr_that_cannot_be_written_changes_no_exit_code_and_stops_no_run(tmp_path):
+    for line, code in (("explain foo", 2), ("run --rounds 1 --steps 1 --clients 4 --cohort 2 --json", 0)):
+        whole = f"{sys.executable} -m fedkeel {line} 2> /dev/full"
+        done = subprocess.run(whole, shell=True, capture_output=True, cwd=tmp_path, check=False)
+        assert (done.returncode, done.stderr) == (code, b"")
+    assert b'"rounds": 1' in done.stdout

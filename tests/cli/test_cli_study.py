@@ -25,13 +25,25 @@ TINY = (
     "--set",
     "work.batch_size=8",
 )
-LOOK = ("study", "interaction", "fedavg", *TINY, "--every", "2", "--points", "60", "--components", "5")
+LOOK = (
+    "study",
+    "interaction",
+    "--method",
+    "fedavg",
+    *TINY,
+    "--every",
+    "2",
+    "--samples",
+    "60",
+    "--components",
+    "5",
+)
 
 
 def test_a_study_that_is_started_again_says_what_is_there(fedkeel: Callable, tmp_path: Path) -> None:
     first = fedkeel(*LOOK, "--out", "s", "--json")
     assert "already" not in first.stderr
-    again = fedkeel(*LOOK, "scaffold", "--out", "s", "--json")
+    again = fedkeel(*LOOK, "--method", "scaffold", "--out", "s", "--json")
     assert "2 of 4 snapshots are there already in s" in again.stderr
     assert "FedAvg: round 4/4, accuracy —, kept from before" in again.stderr
     before, now = json.loads(first.stdout)["methods"], json.loads(again.stdout)["methods"]
@@ -48,8 +60,8 @@ def test_a_study_that_is_started_again_says_what_is_there(fedkeel: Callable, tmp
         (("--seed", "1"), 6, "s belongs to another interaction study: its seed is 0, not 1"),
         (("--centre",), 6, "its centre is False, not True"),
         (("--every", "9"), 2, "every = 9, but the run has 4 rounds: give 1 to 4"),
-        (("fedavg",), 2, "'fedavg' is given twice"),
-        (("fedavvg",), 2, "did you mean 'FedAvg'?"),
+        (("--method", "fedavg"), 2, "'fedavg' is given twice"),
+        (("--method", "fedavvg"), 2, "did you mean 'FedAvg'?"),
         (("--out", "file"), 6, "file: Not a directory"),
     ],
 )
@@ -68,17 +80,17 @@ def test_a_mistake_binds_no_directory(fedkeel: Callable) -> None:
 
 def test_one_study_does_not_write_into_another(fedkeel: Callable) -> None:
     fedkeel(*LOOK, "--out", "s")
-    told = fedkeel("sweep", "work.lr", "--values", "0.1", *TINY, "--out", "s", code=6)
+    told = fedkeel("sweep", "--over", "work.lr", "--values", "0.1", *TINY, "--out", "s", code=6)
     assert "s holds an interaction study, not a sweep: choose another directory" in told.stderr
 
 
 def test_stability_goes_on_with_more_pairs(fedkeel: Callable) -> None:
-    words = ("study", "stability", "fedavg", *TINY, "--held-out", "2", "--out", "s", "--json")
+    words = ("study", "stability", "--method", "fedavg", *TINY, "--held-out", "2", "--out", "s", "--json")
     first = json.loads(fedkeel(*words, "--pairs", "1").stdout)["methods"]["FedAvg"]
     again = fedkeel(*words, "--pairs", "2")
     assert "1 of 2 pairs are there already in s" in again.stderr
     assert json.loads(again.stdout)["methods"]["FedAvg"]["curves"][0] == first["curves"][0]
-    assert "Invalid value for '--replace'" in fedkeel(*words, "--replace", "x", code=2).stderr
+    assert "--replace x: known: client, sample" in fedkeel(*words, "--replace", "x", code=2).stderr
 
 
 @pytest.mark.slow(9)

@@ -555,7 +555,7 @@ def test_a_split_is_seeded_described_and_hashed():
         "seed": 0,
     }
     assert json.loads(json.dumps(a.origin)) == a.origin
-    with pytest.raises(DataError, match="pass clients="):
+    with pytest.raises(DataError, match="give their number, as in clients=50"):
         data.split(IID())
     with pytest.raises(DataError, match="seed of a split is -1"):
         data.split(IID(), clients=2, seed=-1)

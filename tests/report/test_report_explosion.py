@@ -74,8 +74,8 @@ def test_relaxed_initialisation_that_explodes_keeps_its_accuracy_and_is_found() 
 @pytest.mark.filterwarnings("ignore:relaxed")
 def test_a_comparison_calls_it_diverged_and_ends_with_that_code(tmp_path: Path) -> None:
     line = (
-        "compare fedinit(0.3) fedavg --seeds 2 --model logistic --clients 100 --cohort 2 --rounds 80 "
-        f"--epochs 1 --batch-size 10 --set engine=serial --out {tmp_path / 'c'}"
+        "compare --method fedinit(0.3) --method fedavg --seeds 2 --model logistic --clients 100 --cohort 2 "
+        f"--rounds 80 --epochs 1 --batch-size 10 --set engine=serial --out {tmp_path / 'c'}"
     )
     told = CliRunner().invoke(app, line.split())
     assert told.exit_code == 4

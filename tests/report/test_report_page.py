@@ -35,7 +35,7 @@ def text() -> str:
         TRIALS,
         verdict=find_verdict(TRIALS),
         target=0.5,
-        commands=["fedkeel compare FedAvg 'relaxed(SCAFFOLD)' --seeds 2"],
+        commands=["fedkeel compare --method FedAvg --method 'relaxed(SCAFFOLD)' --seeds 2"],
         settings="rounds = 3\n",
     )
 
@@ -45,7 +45,7 @@ def test_the_page_needs_no_network_and_no_script(text):
 
 
 def test_the_page_holds_verdict_table_curves_and_commands(text):
-    assert "fedkeel compare FedAvg &#x27;relaxed(SCAFFOLD)&#x27; --seeds 2" in text
+    assert "fedkeel compare --method FedAvg --method &#x27;relaxed(SCAFFOLD)&#x27; --seeds 2" in text
     assert "75.0 ± 7.1 %" in text
     assert text.count('class="band') == 2
     assert "communication rounds" in text

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy import stats
 from scipy.stats import t as student
 from selecting import slow
 
@@ -16,6 +17,7 @@ from fedkeel.report.significance import (
     compare_pairs,
     critical_value,
     largest_statistics,
+    mean_interval,
     pair_statistics,
     pair_variances,
 )
@@ -132,3 +134,11 @@ def test_more_methods_ask_for_more_and_more_seeds_for_less() -> None:
     table = [[critical_value(methods, seeds) for seeds in (3, 5, 10)] for methods in (2, 4, 8, 12)]
     assert (np.diff(table, axis=0) > 0).all()
     assert (np.diff(table, axis=1) < 0).all()
+
+
+def test_the_interval_of_a_mean_is_students_and_stays_between_0_and_1():
+    scores = [0.50, 0.55, 0.63, 0.58]
+    expected = stats.t.interval(0.95, 3, loc=np.mean(scores), scale=stats.sem(scores))
+    assert mean_interval(scores) == pytest.approx(expected)
+    assert mean_interval([0.01, 0.99]) == (0.0, 1.0)
+    assert mean_interval([0.5]) is None

@@ -59,16 +59,21 @@ def test_real_targets_cannot_be_drawn() -> None:
 @pytest.mark.parametrize("ending", ["html", "svg", "png"])
 def test_the_command_draws_and_writes(tmp_path: Path, ending: str) -> None:
     out = tmp_path / f"split.{ending}"
-    shown = CliRunner().invoke(app, ["split", "DirichletByClass(0.1)", "--clients", "7", "--out", str(out)])
+    shown = CliRunner().invoke(
+        app, ["split", "--split", "DirichletByClass(0.1)", "--clients", "7", "--picture", str(out)]
+    )
     assert shown.exit_code == 0, shown.output
     assert "7" in shown.output
     assert out.stat().st_size > 200
 
 
 def test_the_command_speaks_json_and_refuses_nonsense(tmp_path: Path) -> None:
-    told = CliRunner().invoke(app, ["split", "IID", "--clients", "3", "--json"])
+    told = CliRunner().invoke(app, ["split", "--split", "IID", "--clients", "3", "--json"])
     assert np.array(json.loads(told.output)["counts"]).shape == (3, 10)
-    assert CliRunner().invoke(app, ["split", "IDD"]).exit_code == 2
-    assert CliRunner().invoke(app, ["split", "IID", "--out", str(tmp_path / "a.pdf")]).exit_code == 2
-    assert CliRunner().invoke(app, ["split", "IID", "--data", "cifar11"]).exit_code in (2, 3)
-    assert CliRunner().invoke(app, ["split", "IID", "--clients", "100000"]).exit_code in (2, 3)
+    assert CliRunner().invoke(app, ["split", "--split", "IDD"]).exit_code == 2
+    assert (
+        CliRunner().invoke(app, ["split", "--split", "IID", "--picture", str(tmp_path / "a.pdf")]).exit_code
+        == 2
+    )
+    assert CliRunner().invoke(app, ["split", "--split", "IID", "--data", "cifar11"]).exit_code in (2, 3)
+    assert CliRunner().invoke(app, ["split", "--split", "IID", "--clients", "100000"]).exit_code in (2, 3)

@@ -139,22 +139,32 @@ def test_every_entry_of_the_papers_is_about_a_method_there_is() -> None:
 
 @pytest.mark.slow
 def test_the_command() -> None:
-    ran = CliRunner().invoke(app, ["costs", "fedcm", "--counted", "2", "--json"])
+    ran = CliRunner().invoke(app, ["costs", "--method", "fedcm", "--counted", "2", "--json"])
     assert ran.exit_code == 0, ran.output
     found = json.loads(ran.stdout)
     assert found["counted"][0]["unicast"] == pytest.approx(1.5, abs=1e-3)
     assert {entry["method"] for entry in found["printed"]} == {"FedCM"}
-    shown = CliRunner().invoke(app, ["costs", "fedavg", "fedcm", "--counted", "2"])
+    shown = CliRunner().invoke(app, ["costs", "--method", "fedavg", "--method", "fedcm", "--counted", "2"])
     assert "Where they disagree" in shown.stdout
     assert "FedSAGD, Table 1" in shown.stdout
     assert "seconds: a round's processor time over that of FedAvg's round beside it" in shown.stdout
     staged = CliRunner().invoke(
         app,
-        ["costs", "stages((fedcm, 300), fedavg)", "--rounds", "600", "--counted", "2", "--model", "logistic"],
+        [
+            "costs",
+            "--method",
+            "stages((fedcm, 300), fedavg)",
+            "--rounds",
+            "600",
+            "--counted",
+            "2",
+            "--model",
+            "logistic",
+        ],
     )
     assert staged.exit_code == 0, staged.output
     assert "stage 1: FedCM, 300 of 600 rounds" in staged.stdout
     assert "1.25×" in staged.stdout
-    wrong = CliRunner().invoke(app, ["costs", "fedavvg"])
+    wrong = CliRunner().invoke(app, ["costs", "--method", "fedavvg"])
     assert wrong.exit_code == 2
     assert "did you mean 'FedAvg'?" in wrong.output

@@ -160,37 +160,22 @@ def run(*words: str) -> dict[str, Any]:
 @pytest.mark.slow
 def test_the_commands(tmp_path: Path) -> None:
     swept = run(
-        "sweep",
-        "work.lr",
-        "--values",
-        "0.1,0.2",
-        "--seeds",
-        "1",
-        "--workers",
-        "1",
-        "--out",
-        str(tmp_path / "a"),
+        *("sweep", "--over", "work.lr", "--values", "0.1,0.2", "--seeds", "1", "--parallel", "1"),
+        *("--out", str(tmp_path / "a")),
     )
     assert {line["method"] for line in swept["table"]} == {"0.1", "0.2"}
     assert (tmp_path / "a" / "sweep.svg").read_text().startswith("<svg")
     stable = run(
-        "study",
-        "stability",
-        "fedavg",
-        "scaffold",
-        "--pairs",
-        "1",
-        "--held-out",
-        "2",
-        "--out",
-        str(tmp_path / "b"),
+        *("study", "stability", "--method", "fedavg", "--method", "scaffold", "--pairs", "1"),
+        *("--held-out", "2", "--out", str(tmp_path / "b")),
     )
     assert set(stable["methods"]) == {"FedAvg", "SCAFFOLD"}
     assert len(stable["methods"]["FedAvg"]["mean"]) == 3
     assert stable["methods"]["FedAvg"]["clients"] == stable["methods"]["SCAFFOLD"]["clients"]
     assert (tmp_path / "b" / "local.svg").read_text().startswith("<svg")
     seen = run(
-        "study", "interaction", "fedavg", "--every", "2", "--points", "80", "--out", str(tmp_path / "c")
+        *("study", "interaction", "--method", "fedavg", "--every", "2", "--samples", "80"),
+        *("--out", str(tmp_path / "c")),
     )
     assert seen["methods"]["FedAvg"][0]["features"] >= 20
     assert (tmp_path / "c" / "interaction.json").exists()
@@ -199,9 +184,9 @@ def test_the_commands(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_command_that_tunes(tmp_path: Path) -> None:
     pytest.importorskip("optuna")
-    wrong = CliRunner().invoke(app, ["tune", "work.lrr=log(0.1, 1)", "--out", str(tmp_path)])
+    wrong = CliRunner().invoke(app, ["tune", "--over", "work.lrr=log(0.1, 1)", "--out", str(tmp_path)])
     assert wrong.exit_code == 2
     assert list(tmp_path.iterdir()) == []
-    found = run("tune", "work.lr=log(0.01, 0.5)", "--trials", "2", "--out", str(tmp_path))
+    found = run("tune", "--over", "work.lr=log(0.01, 0.5)", "--trials", "2", "--out", str(tmp_path))
     assert found["trials"] == 2
     assert (tmp_path / "journal.log").exists()

@@ -21,7 +21,7 @@ def test_the_python_on_the_page_runs():
 def test_the_table_of_bounds_is_the_commands(monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     (shown,) = re.findall(r"```\n(fedinit-1: .*?)\n```", PAGE, re.DOTALL)
-    told = CliRunner().invoke(app, ["bounds", "fedinit-1", "--over", "beta", "--set", "C=10"]).stdout
+    told = CliRunner().invoke(app, ["bounds", "fedinit-1", "--over", "beta", "--constant", "C=10"]).stdout
     assert [line.rstrip() for line in told.strip().splitlines()] == shown.splitlines()
 
 

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedkeel.cli import options as opt
-from fedkeel.cli.advise_page import AdvicePage, MeasuredStability, as_json_value, print_page
+from fedkeel.cli.advise_page import as_json_value, print_page
+from fedkeel.cli.advise_values import AdvicePage, MeasuredStability
 from fedkeel.cli.constants import measure
+from fedkeel.cli.paths import why_unreadable
 from fedkeel.errors import ConfigError
 from fedkeel.experiments.experiment import Experiment
 
@@ -36,7 +38,7 @@ def register(app: typer.Typer) -> None:
     app.command(epilog=_EXAMPLES)(advise)
 
 
-@opt.takes_experiment(file_argument=True)
+@opt.takes_experiment()
 def advise(
     experiment: Experiment,
     epsilon: Annotated[
@@ -53,26 +55,32 @@ def advise(
     stability: Annotated[
         Path | None,
         typer.Option(
+            metavar="FILE",
             help="Measured discrepancies by method (JSON), shown beside the bounds.",
             rich_help_panel=_ASKED,
         ),
     ] = None,
     pilot_rounds: opt.PilotRounds = 30,
-    points: opt.Points = 6,
-    look_at: opt.LookAt = 20,
-    samples: opt.Samples = 256,
+    pilot_points: opt.PilotPoints = 6,
+    pilot_clients: opt.PilotClients = 20,
+    pilot_samples: opt.PilotSamples = 256,
     out: opt.PilotOut = None,
     as_json: opt.Json = False,
 ) -> None:
     """Report what theory says about a run: constants, safe rates, rounds to a target, conditions, caveats.
 
-    A short pilot is trained and measured. The page prints each theorem's conditions as
-    "holds" or "violated by a factor …".
+    A short pilot is trained and measured. The advice comes first, in five lines; below it the page prints
+    the constants, the limits and each theorem's conditions as "holds" or "violated by a factor …".
     """
     _check(epsilon, beta, alpha)
     measured = read_stability(stability)
-    effort = {"rounds": pilot_rounds, "points": points, "clients": look_at, "samples": samples}
-    found = measure(experiment, effort, out, quiet=as_json)
+    effort = {
+        "rounds": pilot_rounds,
+        "points": pilot_points,
+        "clients": pilot_clients,
+        "samples": pilot_samples,
+    }
+    found = measure(experiment, effort, out)
     asked = _inputs(experiment, found, epsilon=epsilon, beta=beta, alpha=alpha)
     page = AdvicePage.of(experiment, found, asked, measured)
     if as_json:
@@ -86,11 +94,11 @@ def advise(
 def _check(epsilon: float | None, beta: float | None, alpha: float) -> None:
     """Refuse what no theorem could use before the pilot runs."""
     if epsilon is not None and not 0 < epsilon < math.inf:
-        raise ConfigError(f"--epsilon {epsilon:g}: give a loss above 0")
+        raise ConfigError(f"--epsilon {epsilon:g}: give a finite loss above 0")
     if beta is not None and not -1 < beta < 1:
         raise ConfigError(f"--beta {beta:g}: relaxed initialisation takes a β between -1 and 1")
     if not 0 < alpha < math.inf:
-        raise ConfigError(f"--alpha {alpha:g}: give a number above 0")
+        raise ConfigError(f"--alpha {alpha:g}: give a finite number above 0")
 
 
 def read_stability(path: Path | None) -> dict[str, MeasuredStability]:
@@ -105,10 +113,13 @@ def read_stability(path: Path | None) -> dict[str, MeasuredStability]:
         table = json.loads(path.read_text())
         return {str(name): _measured_stability(entry) for name, entry in table.get("methods", table).items()}
     except FileNotFoundError:
-        raise ConfigError(f"--stability {path}: there is no such file") from None
+        raise ConfigError(
+            f"--stability {path}: there is no such file: give the stability.json of `fedkeel study stability`"
+        ) from None
     except (OSError, ValueError, TypeError, AttributeError, KeyError, IndexError) as problem:
         raise ConfigError(
-            f'--stability {path}: cannot be read ({problem}): write {{"FedAvg": 0.12, "SCAFFOLD": 0.3}}'
+            f"--stability {path}: {why_unreadable(problem)}: write "
+            '{"FedAvg": 0.12, "SCAFFOLD": 0.3}, or give the stability.json of `fedkeel study stability`'
         ) from None
 
 

@@ -4,109 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from fedkeel.cli.advise_lines import advice_lines
+from fedkeel.cli.advise_values import AdvicePage, StabilityComparison
 from fedkeel.cli.constants import number, print_constants
 from fedkeel.progress import console, plain_table
 
 if TYPE_CHECKING:
-    from fedkeel.experiments.experiment import Experiment
-    from fedkeel.studies.constants import Findings
-    from fedkeel.theory.advice import AdviceInputs, Limit, PredictedRounds, TheoremCheck
-
-
-class MeasuredStability(NamedTuple):
-    """A measured discrepancy, and after how many rounds; None: as many as the run has."""
-
-    value: float
-    rounds: int | None
-
-
-class StabilityComparison(NamedTuple):
-    """A method's stability bound after some rounds (inf: void), why it is void, and what was measured."""
-
-    method: str
-    rounds: int
-    bound: float
-    reason: str
-    measured: float | None
-
-
-class AdvicePage(NamedTuple):
-    """Everything on the page."""
-
-    title: str
-    found: Findings
-    inputs: AdviceInputs
-    local: tuple[Limit, ...]
-    globally: tuple[Limit, ...]
-    own: PredictedRounds
-    best: PredictedRounds
-    betas: tuple[Limit, ...]
-    theorem_checks: tuple[TheoremCheck, ...]
-    stability: tuple[StabilityComparison, ...]
-    caveats: tuple[str, ...]
-
-    @classmethod
-    def of(
-        cls,
-        experiment: Experiment,
-        found: Findings,
-        inputs: AdviceInputs,
-        measured: dict[str, MeasuredStability],
-    ) -> AdvicePage:
-        """Evaluate every theorem."""
-        from fedkeel.theory import advice  # noqa: PLC0415  heavy
-
-        title = (
-            f"{experiment.method} on {experiment.data.name}: K = {inputs.K} local steps of {inputs.eta_l:g}, "
-            f"{inputs.N} of {inputs.C} clients, T = {inputs.T} rounds; pilot of {found.pilot_rounds} rounds, "
-            f"seed {experiment.seed}"
-        )
-        return cls(
-            title,
-            found,
-            inputs,
-            advice.local_limits(inputs),
-            advice.global_limits(inputs),
-            advice.as_run(inputs),
-            advice.best_steps(inputs),
-            advice.beta_limits(inputs),
-            advice.theorem_checks(inputs),
-            _stability(inputs, measured),
-            advice.caveats(inputs),
-        )
-
-
-def _stability(
-    inputs: AdviceInputs, measured: dict[str, MeasuredStability]
-) -> tuple[StabilityComparison, ...]:
-    """Put what was measured beside Table 1, at equal rounds; methods without a row come last."""
-    from fedkeel.theory.fedsagd import table_1  # noqa: PLC0415
-
-    run = inputs.stability_run
-    left = {
-        name.partition("(")[0].strip().lower(): (name, measurement) for name, measurement in measured.items()
-    }
-    rows = []
-    for index, row in enumerate(table_1(run)):
-        _, measurement = left.pop(row.method.lower(), ("", None))
-        rounds = inputs.T if measurement is None or measurement.rounds is None else measurement.rounds
-        bound = table_1(replace(run, T=rounds))[index].over_rounds
-        reason = "; ".join(f"{c.name} is {c.verdict}" for c in bound.violated)
-        rows.append(
-            StabilityComparison(
-                row.method,
-                rounds,
-                bound.guaranteed,
-                reason,
-                None if measurement is None else measurement.value,
-            )
-        )
-    for name, (value, after) in left.values():
-        rows.append(StabilityComparison(name, after or inputs.T, math.inf, "not in Table 1", value))
-    return tuple(rows)
+    from fedkeel.theory.advice import Limit, PredictedRounds, TheoremCheck
 
 
 def print_page(page: AdvicePage) -> None:
@@ -120,7 +26,9 @@ def print_page(page: AdvicePage) -> None:
         line()
         screen.print(text, style="bold", markup=False, soft_wrap=True)
 
-    line(page.title)
+    screen.print(page.title, style="bold", markup=False, soft_wrap=True)
+    for text in advice_lines(page):
+        line(text)
     heading("Constants, along and around the pilot")
     print_constants(page.found)
     heading(f"Largest safe local rate (yours: η_l = {page.inputs.eta_l:g})")
@@ -148,6 +56,7 @@ def as_json_value(page: AdvicePage) -> dict[str, Any]:
     """Return the page for JSON; null means infinity."""
     inputs = page.inputs
     return {
+        "advice": list(advice_lines(page)),
         "run": {
             **{
                 key: getattr(inputs, key)

@@ -15,6 +15,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from fedkeel.cli.standard_streams import prepare_streams
+from fedkeel.cli.usage import UsageError, asks_for_help, explain_usage
 from fedkeel.errors import FedkeelError, StorageError
 from fedkeel.version import __version__
 
@@ -34,10 +36,10 @@ COMMANDS = {
         "run",
         "Go on with a run or a comparison that was stopped; the result is as if it never had been.",
     ),
-    "runs": ("show", "List the runs below a directory: how far they are and how well they do."),
+    "runs": ("runs", "List the runs below a directory: how far they are and how well they do."),
     "show": (
         "show",
-        "Show a run: its settings, its curve, what it cost. Of a comparison: its table and verdict.",
+        "Show a run: its settings, its curve, what it cost; of a comparison or sweep its table and verdict.",
     ),
     "methods": (
         "methods",
@@ -64,7 +66,7 @@ COMMANDS = {
     "study": ("study", "Diagnostics that need runs of their own."),
     "sweep": (
         "search",
-        "Run one setting over several values and seeds, in parallel; a table, the best setting, a plot.",
+        "Run one setting over several values and seeds, in parallel; a table with intervals and a plot.",
     ),
     "tune": (
         "search",
@@ -105,11 +107,12 @@ class CommandGroup(TyperGroup):
         """Move `--debug` to the front."""
         if _DEBUG in args:
             args = [_DEBUG, *(arg for arg in args if arg != _DEBUG)]
-        return super().parse_args(ctx, args)
+        with _readable_usage():
+            return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command; expected errors end in one message on stderr."""
-        with _readable_warnings():
+        with _readable_warnings(), _readable_usage():
             try:
                 return super().invoke(ctx)
             except FedkeelError as problem:
@@ -152,6 +155,18 @@ def fedkeel(
 
 
 @contextmanager
+def _readable_usage() -> Iterator[None]:
+    """Say what is wrong with a line in fedkeel's words."""
+    try:
+        yield
+    except UsageError as problem:
+        if asks_for_help(problem):
+            raise
+        print(f"error: {explain_usage(problem)}", file=sys.stderr)
+        raise typer.Exit(problem.exit_code) from None
+
+
+@contextmanager
 def _readable_warnings() -> Iterator[None]:
     """Show each warning as one line on stderr."""
 
@@ -166,15 +181,10 @@ def _readable_warnings() -> Iterator[None]:
 
 def main() -> None:
     """Run the command line."""
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is None:  # closed, as by >&-: there is nobody to tell
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
-        elif hasattr(stream, "reconfigure"):  # a pipe in the C locale cannot say ± otherwise
-            stream.reconfigure(errors="replace")
+    prepare_streams()
     try:
         try:
-            app()
+            app(prog_name="fedkeel")
         finally:
             sys.stdout.flush()
     except OSError as problem:

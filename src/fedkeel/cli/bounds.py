@@ -12,6 +12,7 @@ import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli.bounds_page import BoundCurve, make_page, spark
+from fedkeel.cli.paths import why_unreadable
 from fedkeel.errors import ConfigError, did_you_mean
 from fedkeel.progress import console, plain_table
 
@@ -22,11 +23,11 @@ _EXAMPLES = """[bold]Examples[/]
 
 fedkeel bounds                                       (what there is)
 
-fedkeel bounds fedinit-1 --over beta --set N=20
+fedkeel bounds fedinit-1 --over beta --constant N=20
 
-fedkeel bounds stability --over T --html bounds.html
+fedkeel bounds stability --over T --page bounds.html
 
-fedkeel bounds beyond-4.7 --over K --values 1,5,25 --constants advice.json"""
+fedkeel bounds beyond-4.7 --over K --values 1,5,25 --advice advice.json"""
 _VALUES: dict[str, tuple[float, ...]] = {
     "T": (1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000, 100000),
     "K": (1, 2, 5, 10, 20, 50, 100),
@@ -48,17 +49,19 @@ def bounds(
         list[str] | None,
         typer.Argument(metavar="BOUND...", help="Bounds, as fedinit-1 or stability; none lists them."),
     ] = None,
-    over: Annotated[str, typer.Option(help="What varies: T, K, N or beta.")] = "T",
-    values: Annotated[str | None, typer.Option(help="Its values, as 1,10,100.")] = None,
+    over: Annotated[str, typer.Option(metavar="NAME", help="What varies: T, K, N or beta.")] = "T",
+    values: opt.ValuesOrUsual = None,
     form: Annotated[str, typer.Option(help="repaired, as_printed or both.")] = "both",
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=NUMBER", help="A constant, as L=20; repeatable."),
+    constant: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=NUMBER", help="A constant, as L=20; repeatable.")
     ] = None,
-    constants: Annotated[
-        Path | None, typer.Option(help="Constants of a run: what `fedkeel advise --json` printed.")
+    advice: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Constants of a run: what `fedkeel advise --json` printed."),
     ] = None,
-    html: Annotated[Path | None, typer.Option(help="Also write a page with the curves.")] = None,
+    page: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write a page with the curves, as bounds.html.")
+    ] = None,
     as_json: opt.Json = False,
 ) -> None:
     """Tabulate and plot bounds against T, K, N or β, as printed and repaired, for chosen constants.
@@ -70,7 +73,7 @@ def bounds(
     if not names:
         _list(as_json=as_json)
         return
-    parameters = _parameters(constants, settings)
+    parameters = _parameters(advice, constant)
     grid = _grid(over, values, parameters)
     forms = _FORMS.get(form)
     if forms is None:
@@ -81,12 +84,14 @@ def bounds(
     ]
     curves = _without_twins(curves)
     _refuse_void(curves, over)
-    if html is not None:
-        _write(html, curves, over, entries, parameters)
+    if page is not None and page.is_dir():
+        raise ConfigError(f"--page {page}: a directory: name a file in it, as {page / 'bounds.html'}")
+    if page is not None:
+        _write(page, curves, over, entries, parameters)
     if as_json:
         print(json.dumps(_json(curves, over, parameters), ensure_ascii=False, indent=2, allow_nan=False))
     else:
-        _print(curves, over, entries, html)
+        _print(curves, over, entries, page)
 
 
 def _list(*, as_json: bool) -> None:
@@ -105,7 +110,7 @@ def _list(*, as_json: bool) -> None:
     screen = console()
     screen.print(table)
     shown = ", ".join(f"{name}={value:g}" for name, value in parameters.items())
-    screen.print(f"\nstability means all of stability-…\nConstants (--set): {shown}", markup=False)
+    screen.print(f"\nstability means all of stability-…\nConstants (--constant): {shown}", markup=False)
 
 
 def _chosen(names: list[str]) -> list[str]:
@@ -115,7 +120,9 @@ def _chosen(names: list[str]) -> list[str]:
     for name in names:
         group = [key for key in CATALOGUE if name == "stability" and key.startswith("stability-")]
         if not group and name not in CATALOGUE:
-            raise ConfigError(f"there is no bound {name!r}; {did_you_mean(name, [*CATALOGUE, 'stability'])}")
+            begin = [key for key in CATALOGUE if name and key.startswith(name)]
+            hint = f"there are {', '.join(begin)}" if begin else did_you_mean(name, [*CATALOGUE, "stability"])
+            raise ConfigError(f"there is no bound {name!r}; {hint}")
         found += group or [name]
     return list(dict.fromkeys(found))
 
@@ -129,8 +136,8 @@ def _parameters(file: Path | None, settings: list[str] | None) -> BoundParameter
     for setting in settings or []:
         name, equals, text = setting.partition("=")
         if not equals or name not in known:
-            wrong = f"--set {setting!r}"
-            raise ConfigError(f"{wrong}: write NAME=NUMBER; {did_you_mean(name, known)}")
+            hint = f"; {did_you_mean(name, known)}" if equals else ", as L=20"
+            raise ConfigError(f"--constant {setting!r}: write NAME=NUMBER{hint}")
         values[name] = _number(name, text)
     return BoundParameters(**{name: int(x) if name in _WHOLE else x for name, x in values.items()})  # type: ignore[arg-type]
 
@@ -151,7 +158,7 @@ def _from_advice(file: Path) -> dict[str, float]:
         return {name: float(value) for name, value in numbers.items() if value is not None}
     except (OSError, ValueError, TypeError, KeyError, IndexError) as problem:
         raise ConfigError(
-            f"--constants {file}: cannot be read ({problem}): give what `fedkeel advise --json` printed"
+            f"--advice {file}: {why_unreadable(problem)}: give what `fedkeel advise --json` printed"
         ) from None
 
 
@@ -172,7 +179,7 @@ def _grid(over: str, values: str | None, parameters: BoundParameters) -> list[fl
         raise ConfigError(f"--over {over!r}: choose one of {', '.join(_VALUES)}")
     if values is None:
         return [x for x in _VALUES[over] if over != "N" or x <= parameters.C]
-    return sorted({_number(over, text.strip()) for text in values.split(",")})
+    return sorted({_number(over, text) for text in opt.split_values(values)})
 
 
 def _curve(
@@ -211,7 +218,7 @@ def _refuse_void(curves: list[BoundCurve], over: str) -> None:
 
 
 def _print(
-    curves: list[BoundCurve], over: str, entries: dict[str, CatalogueEntry], html: Path | None
+    curves: list[BoundCurve], over: str, entries: dict[str, CatalogueEntry], page: Path | None
 ) -> None:
     screen = console()
 
@@ -230,8 +237,8 @@ def _print(
         line(f"{curve.label}: {spark(curve.values)}")
         for text in curve.violations(over):
             line(f"  {text}")
-    if html is not None:
-        line(f"page: {html}")
+    if page is not None:
+        line(f"page: {page}")
 
 
 def _cell(bound: Any) -> str:

@@ -11,7 +11,7 @@ import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
-from fedkeel.errors import Diverged, Stopped, StorageError
+from fedkeel.errors import ConfigError, Diverged, Stopped, StorageError
 from fedkeel.experiments import COMPARISON_FILE
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.progress import RunProgress, console, plain_table
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 _COMPARE_EXAMPLES = """[bold]Examples[/]
 
-fedkeel compare fedavg scaffold feddyn --seeds 5 --target 0.9
+fedkeel compare --method fedavg --method scaffold --method feddyn --seeds 5 --target 0.9
 
-fedkeel compare fedavg "fedprox(mu=0.1)" "relaxed(scaffold, beta=0.1)" --rounds 100 --out runs/relaxed
+fedkeel compare --method fedavg --method "relaxed(scaffold, beta=0.1)" --rounds 100 --out runs/relaxed
 
-fedkeel compare fedavg fedcm --split "Pathological(2)" --json > table.json
+fedkeel compare experiment.toml --method fedavg --method fedcm --json > table.json
 
 Run the same line again to go on after an interruption, or with more methods or seeds: finished runs below
 --out are not repeated."""
@@ -56,8 +56,8 @@ def demo(out: opt.Out = None, as_json: opt.Json = False) -> None:
 @opt.takes_experiment(leave_out=("method", "seed"))
 def compare(
     experiment: Experiment,
-    methods: opt.Methods,
-    seeds: Annotated[int, typer.Option(min=1, help="Seeds per method: 0, 1, 2, …")] = 3,
+    method: opt.Methods,
+    seeds: opt.Seeds = 3,
     measure: Annotated[
         str,
         typer.Option(
@@ -75,8 +75,18 @@ def compare(
     """
     from fedkeel.experiments.comparison import Comparison  # noqa: PLC0415  heavy
 
-    comparison = Comparison.of(methods, seeds, experiment, measure)
+    _check_measure(measure, experiment.rounds)
+    comparison = Comparison.of(method, seeds, experiment, measure)
     _run_comparison(comparison, out or paths.fresh("compare"), as_json=as_json)
+
+
+def _check_measure(text: str, rounds: int) -> None:
+    """Refuse a mean over more rounds than there are."""
+    from fedkeel.report.measures import MeanOfLast, parse_measure  # noqa: PLC0415
+
+    measure = parse_measure(text)
+    if isinstance(measure, MeanOfLast) and measure.rounds > rounds:
+        raise ConfigError(f"--measure {text}: the runs have {rounds} rounds: give last:{rounds} or less")
 
 
 def go_on(directory: Path, rounds: int | None, *, as_json: bool) -> None:

@@ -50,13 +50,13 @@ _SYMBOLS = {
 }
 
 
-@opt.takes_experiment(file_argument=True, leave_out=("rounds",))
+@opt.takes_experiment(leave_out=("rounds",))
 def constants(
     experiment: Experiment,
     pilot_rounds: opt.PilotRounds = 30,
-    points: opt.Points = 6,
-    look_at: opt.LookAt = 20,
-    samples: opt.Samples = 256,
+    pilot_points: opt.PilotPoints = 6,
+    pilot_clients: opt.PilotClients = 20,
+    pilot_samples: opt.PilotSamples = 256,
     out: opt.PilotOut = None,
     as_json: opt.Json = False,
 ) -> None:
@@ -64,8 +64,13 @@ def constants(
 
     A largest value over samples is a lower bound of the true constant: a longer pilot can raise it.
     """
-    effort = {"rounds": pilot_rounds, "points": points, "clients": look_at, "samples": samples}
-    found = measure(experiment, effort, out, quiet=as_json)
+    effort = {
+        "rounds": pilot_rounds,
+        "points": pilot_points,
+        "clients": pilot_clients,
+        "samples": pilot_samples,
+    }
+    found = measure(experiment, effort, out)
     if as_json:
         print(json.dumps(found.as_dict(), ensure_ascii=False, indent=2, allow_nan=False))
         return
@@ -74,12 +79,12 @@ def constants(
     print_constants(found)
 
 
-def measure(experiment: Experiment, effort: dict[str, int], out: Path | None, *, quiet: bool) -> Findings:
+def measure(experiment: Experiment, effort: dict[str, int], out: Path | None) -> Findings:
     """Run the study of an experiment with progress; `out` is where it can go on."""
     from fedkeel.options import SERIAL  # noqa: PLC0415
     from fedkeel.studies.constants import Effort, study  # noqa: PLC0415  heavy
 
-    with nullcontext() if out is None else resumable(out), StageProgress(stderr=quiet) as stages:
+    with nullcontext() if out is None else resumable(out), StageProgress(stderr=True) as stages:
         return study(
             experiment.settings(),
             SERIAL.model_copy(update={"device": experiment.device}),

@@ -12,6 +12,7 @@ import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli.stage_progress import StageProgress
+from fedkeel.errors import ConfigError
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.progress import console, plain_table
 
@@ -22,11 +23,11 @@ _EXAMPLES = """[bold]Examples[/]
 
 fedkeel costs
 
-fedkeel costs scaffold fedcm "relaxed(fedsagd, beta=0.1)"
+fedkeel costs --method scaffold --method "relaxed(fedsagd, beta=0.1)"
 
-fedkeel costs fedavg "stages((feddyn, 150), fedavg)" --rounds 1000
+fedkeel costs --method fedavg --method "stages((feddyn, 150), fedavg)" --rounds 1000
 
-fedkeel costs scaffold --data cifar10 --model cnn --counted 5
+fedkeel costs --method scaffold --data cifar10 --model cnn --counted 5
 
 fedkeel costs --json | jq .disagreements"""
 _PRINTED = (
@@ -54,22 +55,22 @@ def register(app: typer.Typer) -> None:
 @opt.takes_experiment(leave_out=("method",))
 def costs(
     experiment: Experiment,
-    methods: Annotated[
-        list[str] | None, typer.Argument(metavar="METHOD", help="Methods; by default all in the papers.")
-    ] = None,
+    method: opt.MethodsOrAll = None,
     counted: Annotated[int, typer.Option(min=2, help="Rounds that are played and counted.")] = 10,
     as_json: opt.Json = False,
 ) -> None:
     """Count what methods cost in short real runs, beside what the papers print; say where they differ.
 
-    Without options of an experiment: a small network on digits. Of stages, each is counted, and the whole;
-    --rounds is the length of the run that weighs them. FedInit's Tables 7 and 9, the poster's table and the
-    communication column of FedSAGD's Table 1.
+    Without --method: all methods of the papers. Without options of an experiment: a small network on digits.
+    Of stages, each is counted, and the whole; --rounds is the length of the run that weighs them. FedInit's
+    Tables 7 and 9, the poster's table and the communication column of FedSAGD's Table 1.
     """
     from fedkeel.experiments.expression import parse_method, spell_method  # noqa: PLC0415  heavy
     from fedkeel.studies.costs import count, disagreements, small_run  # noqa: PLC0415
 
-    named = {spell_method(text): parse_method(text) for text in methods or _PRINTED}
+    if experiment.device != "cpu":
+        raise ConfigError(f"device = {experiment.device!r}: costs are counted on the cpu: leave it out")
+    named = {spell_method(text): parse_method(text) for text in method or _PRINTED}
     plain = experiment == Experiment(rounds=experiment.rounds)
     base = small_run(experiment.rounds) if plain else experiment.settings()
     with StageProgress(stderr=True) as stages:

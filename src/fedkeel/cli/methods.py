@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from fedkeel.cli import options as opt
+from fedkeel.errors import ConfigError
 from fedkeel.progress import console, plain_table
 
 TABLE = Path(__file__).with_name("methods.json")
@@ -60,14 +61,24 @@ def methods(as_json: opt.Json = False) -> None:
 
 
 def explain(
-    method: Annotated[str, typer.Argument(help='Method, as scaffold or "relaxed(fedcm, beta=0.1)".')],
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="METHOD", help='Method, as scaffold or "relaxed(fedcm, beta=0.1)".'),
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option(metavar="METHOD", help="The same, as other commands take it.")
+    ] = None,
     as_json: opt.Json = False,
 ) -> None:
     """Print a method as equations, read off its code, with what it sends, keeps and costs."""
     from fedkeel.experiments.expression import parse_method  # noqa: PLC0415
     from fedkeel.explain import explain as explained  # noqa: PLC0415  heavy
 
-    found = explained(parse_method(method))
+    if (name is None) == (method is None):
+        raise ConfigError(
+            "explain: name one method, as in fedkeel explain scaffold; `fedkeel methods` lists them"
+        )
+    found = explained(parse_method(name or method or ""))
     if as_json:
         print(json.dumps(found.as_dict(), ensure_ascii=False, indent=2))
     else:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import inspect
 import json
+import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
@@ -16,18 +18,28 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, ge
 
 import typer
 
+from fedkeel.errors import ConfigError, FedkeelError
+
 if TYPE_CHECKING:
     from fedkeel.experiments.experiment import Experiment
 
 _DATA, _WORK, _RUN, _EXECUTION, _PILOT = "Data and model", "Local work", "The run", "Execution", "The pilot"
 
-Methods = Annotated[
-    list[str],
-    typer.Argument(metavar="METHOD", help='Methods, as scaffold or "relaxed(fedcm, beta=0.1)".'),
+_METHODS = typer.Option(
+    "--method", metavar="METHOD", help='Method, as scaffold or "relaxed(fedcm, beta=0.1)"; repeatable.'
+)
+Methods = Annotated[list[str], _METHODS]
+MethodsOrAll = Annotated[list[str] | None, _METHODS]
+File = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="FILE",
+        help="Experiment as TOML, or the directory of a run; without it, the default one on digits.",
+    ),
 ]
-_FILE_HELP = "Experiment as TOML; without it, the default one on digits."
-File = Annotated[Path | None, typer.Option(metavar="FILE", help=_FILE_HELP)]
-FileArgument = Annotated[Path | None, typer.Argument(help=_FILE_HELP)]
+Directory = Annotated[
+    Path, typer.Argument(metavar="DIR", help="Directory of a run, of a comparison or, to show, of a sweep.")
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Any setting, as work.lr=0.1; repeatable."),
@@ -36,14 +48,21 @@ Out = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Where to keep it; by default a new directory below runs/."),
 ]
+Seeds = Annotated[int, typer.Option(min=1, metavar="N", help="Number of seeds: 0, 1, 2, …")]
+_VALUES = typer.Option(metavar="A,B,…", help="Its values, separated by commas (or ; where they hold commas).")
+Values = Annotated[str, _VALUES]
+ValuesOrUsual = Annotated[str | None, _VALUES]
+Samples = Annotated[int, typer.Option(min=2, help="Samples on which models are compared.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 
 PilotRounds = Annotated[int, typer.Option(min=1, help="Rounds of the pilot.", rich_help_panel=_PILOT)]
-Points = Annotated[int, typer.Option(min=2, help="Models of it that are measured.", rich_help_panel=_PILOT)]
-LookAt = Annotated[
+PilotPoints = Annotated[
+    int, typer.Option(min=2, help="Models of it that are measured.", rich_help_panel=_PILOT)
+]
+PilotClients = Annotated[
     int, typer.Option(min=1, help="Clients that are measured, at most.", rich_help_panel=_PILOT)
 ]
-Samples = Annotated[int, typer.Option(min=1, help="Samples of each, at most.", rich_help_panel=_PILOT)]
+PilotSamples = Annotated[int, typer.Option(min=1, help="Samples of each, at most.", rich_help_panel=_PILOT)]
 PilotOut = Annotated[
     Path | None,
     typer.Option(
@@ -94,22 +113,28 @@ class ExperimentOption(NamedTuple):
 
     def setting(self, value: Any) -> str:
         """Return the value as a setting, as `--set` takes it."""
-        return f"{self.key}={value if self.as_text else json.dumps(value, ensure_ascii=False)}"
+        plain = self.as_text or isinstance(value, float)  # JSON and TOML do not agree on nan
+        return f"{self.key}={value if plain else json.dumps(value, ensure_ascii=False)}"
 
 
 def takes_experiment(
-    *, file_argument: bool = False, leave_out: Collection[str] = ()
+    *, leave_out: Collection[str] = (), part: str | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of an experiment, and call it with the `experiment` they make.
 
-    The experiment's file is an argument (`file_argument`) or the option `--file`. `leave_out` names the
-    options that the command does without, or that it declares itself with another meaning.
+    The experiment's file is the command's argument. `leave_out` names the options that the command does
+    without, or that it declares itself; with `part`, it has only those of that table, and the seed.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        options = [option for option in experiment_options() if option.parameter not in leave_out]
+        options = [
+            option
+            for option in experiment_options()
+            if option.parameter not in leave_out
+            and (part is None or option.key.startswith((f"{part}.", "seed")))
+        ]
         shared = {
-            "file": FileArgument if file_argument else File,
+            "file": File,
             **{option.parameter: option.annotation for option in options},
             "settings": Settings,
         }
@@ -139,9 +164,34 @@ def read_experiment(
     """Return the experiment of a file (or the default one) with options and then `--set` applied."""
     from fedkeel.experiments.experiment import Experiment  # noqa: PLC0415  pydantic takes its time
 
+    if file is not None and not file.exists():
+        raise ConfigError(f"{file}: there is no such file: {_what_instead(str(file))}")
+    if file is not None and file.is_dir() and not (file / "experiment.toml").exists():
+        raise ConfigError(
+            f"{file}: this directory holds no experiment.toml: give the TOML file of an experiment, or the "
+            "directory of a run"
+        )
     base = Experiment() if file is None else Experiment.load(file)
     given = [option.setting(value) for option, value in values if value is not None]
     return base.with_settings([*given, *(settings or [])])
+
+
+def split_values(text: str) -> list[str]:
+    """Return the values of `--values`."""
+    return [value.strip() for value in text.split(";" if ";" in text else ",")]
+
+
+def _what_instead(text: str) -> str:
+    """Return how to give what stands where the file belongs: a method, a split, a setting."""
+    from fedkeel.experiments.expression import parse_method, parse_split  # noqa: PLC0415  heavy
+
+    for option, parse in (("--method", parse_method), ("--split", parse_split)):
+        with suppress(FedkeelError):
+            parse(text)
+            return f"write {option} {shlex.quote(text)}"
+    if "=" in text:
+        return f"write --set {shlex.quote(text)} for a setting, or --over where it varies"
+    return "give the TOML file of an experiment"
 
 
 @cache

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
+import tomllib
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
 from fedkeel.errors import StorageError
+from fedkeel.experiments import COMPARISON_FILE
+from fedkeel.studies import STUDY_FILE
 
 ROOT = Path("runs")
 
@@ -29,3 +33,47 @@ def run_directories(root: Path) -> Iterator[Path]:
     if not root.is_dir():
         raise StorageError(f"{root}: there is no such directory; runs are kept below runs/ by default")
     yield from sorted(path.parent for path in root.rglob("manifest.json"))
+
+
+def group_of(run: Path, root: Path) -> Path | None:
+    """Return the comparison, sweep or study below a root that a run belongs to: the outermost directory."""
+    above = list(run.relative_to(root).parents)[:-1]  # without the root itself
+    found = (root / part for part in reversed(above))
+    return next((path for path in found if kind_of_group(path) is not None), None)
+
+
+def kind_of_group(directory: Path) -> str | None:
+    """Return what a directory of several runs is: a comparison, a sweep, a study of some kind."""
+    return "comparison" if (directory / COMPARISON_FILE).exists() else kind_of_study(directory)
+
+
+def kind_of_study(directory: Path) -> str | None:
+    """Return which study a directory holds, None where it holds none or one that cannot be read."""
+    try:
+        return str(json.loads((directory / STUDY_FILE).read_text())["study"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def planned_runs(directory: Path) -> int | None:
+    """Return how many runs a comparison has when it is done; None for all else, which may grow."""
+    try:
+        table = tomllib.loads((directory / COMPARISON_FILE).read_text())
+        return len(table["methods"]) * len(table["seeds"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def about_study(directory: Path, kind: str) -> str:
+    """Return what can be done with a study that is neither shown nor resumed by itself."""
+    command = {"sweep": "sweep", "search": "tune"}.get(kind, f"study {kind.removesuffix(' study')}")
+    article = "an" if kind[0] in "aeiou" else "a"
+    return f"holds {article} {kind}: go on with the same `fedkeel {command}` line and --out {directory}"
+
+
+def why_unreadable(problem: Exception) -> str:
+    """Say why a file of JSON cannot be used: the system's reason, or that it holds something else."""
+    if isinstance(problem, OSError):
+        return f"cannot be read ({problem.strerror})"
+    is_json = not isinstance(problem, json.JSONDecodeError | UnicodeDecodeError)
+    return "holds other JSON" if is_json else "is not JSON"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from fedkeel.errors import Stopped
+from fedkeel.errors import ConfigError, DataError, Stopped
 from fedkeel.progress import console
+from fedkeel.studies import STUDY_FILE
 
 
 def say_what_is_there(out: Path, done: int, total: int, what: str) -> None:
@@ -20,12 +21,32 @@ def say_what_is_there(out: Path, done: int, total: int, what: str) -> None:
 
 
 @contextmanager
-def resumable(out: Path) -> Iterator[None]:
-    """End an interrupted command with the line that goes on."""
+def resumable(out: Path, new: list[Path] | None = None) -> Iterator[None]:
+    """End an interrupted command with the line that goes on; a mistake leaves no `new` directory."""
     try:
         yield
     except (KeyboardInterrupt, Stopped) as stop:
         raise Stopped(f"\n{str(stop) or 'stopped'}\ngo on with: {_line(out)}") from None
+    except (ConfigError, DataError):
+        _remove(new or [])
+        raise
+
+
+def missing_directories(out: Path) -> list[Path]:
+    """Return a directory and those above it that do not exist yet, the innermost first."""
+    return [path for path in (out, *out.parents) if not path.exists()]
+
+
+def _remove(new: list[Path]) -> None:
+    """Remove new directories in which nothing is kept but the description of a study."""
+    inner = sorted(new[0].rglob("*"), reverse=True) if new else []
+    files = [path for path in inner if path.is_file()]
+    if all(path.name == STUDY_FILE for path in files):
+        for path in files:
+            path.unlink()
+        for path in (*inner, *new):
+            with suppress(OSError):  # a file, or not empty
+                path.rmdir()
 
 
 def _line(out: Path) -> str:

@@ -43,7 +43,7 @@ def register(app: typer.Typer) -> None:
     app.command(epilog=_RESUME_EXAMPLES)(resume)
 
 
-@opt.takes_experiment(file_argument=True)
+@opt.takes_experiment()
 def run(experiment: Experiment, out: opt.Out = None, as_json: opt.Json = False) -> None:
     """Train one method; options change what the file says, and --set changes anything.
 
@@ -59,7 +59,7 @@ def run(experiment: Experiment, out: opt.Out = None, as_json: opt.Json = False) 
 
 
 def resume(
-    directory: Annotated[Path, typer.Argument(help="Directory of a run or of a comparison.")],
+    directory: opt.Directory,
     rounds: Annotated[int | None, typer.Option(min=1, help="Go on to this many rounds in all.")] = None,
     as_json: opt.Json = False,
 ) -> None:
@@ -69,10 +69,21 @@ def resume(
 
         go_on(directory, rounds, as_json=as_json)
         return
+    kind = paths.kind_of_study(directory)
+    if kind is not None:
+        raise StorageError(f"{directory}: {paths.about_study(directory, kind)}")
     from fedkeel.running.run_directory import read_manifest, read_rows  # noqa: PLC0415
 
     manifest = read_manifest(directory)
+    if not (directory / "experiment.toml").exists():
+        raise StorageError(
+            f"{directory}: experiment.toml is missing: restore it, or start anew in another directory"
+        )
     experiment = Experiment.load(directory)
+    if "rounds" not in manifest:
+        raise StorageError(
+            f"{directory}: manifest.json lacks 'rounds': restore it, or start anew in another directory"
+        )
     rounds = rounds or max(experiment.rounds, manifest["rounds"], len(read_rows(directory)))
     _train(experiment.with_settings([f"rounds={rounds}"]), directory, resuming=True, as_json=as_json)
 

@@ -13,9 +13,10 @@ import typer
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
 from fedkeel.cli.resuming import resumable, say_what_is_there
+from fedkeel.cli.sweep_page import print_sweep
 from fedkeel.errors import ConfigError
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.progress import TimeLeft, console, plain_table
+from fedkeel.progress import TimeLeft, console
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,18 +25,18 @@ if TYPE_CHECKING:
 
 _SWEEP = """[bold]Examples[/]
 
-fedkeel sweep "method=FedInit(beta={})" --values=-0.1,0,0.05,0.1 --seeds 3 --rounds 40
+fedkeel sweep --over "method=FedInit(beta={})" --values=-0.1,0,0.05,0.1 --seeds 3 --rounds 40
 
-fedkeel sweep work.epochs --values 1,2,5,10 --workers 2
+fedkeel sweep experiment.toml --over work.epochs --values 1,2,5,10 --parallel 2
 
-fedkeel sweep "data.split=DirichletByClass({})" --values 0.05,0.1,0.6 --method scaffold
+fedkeel sweep --over "data.split=DirichletByClass({})" --values 0.05,0.1,0.6 --method scaffold
 
 Run the same line with --out again to go on: finished runs are not repeated."""
 _TUNE = """[bold]Examples[/]
 
-fedkeel tune "work.lr=log(0.01, 1)" "method=FedInit(beta={uniform(0, 0.2)})" --trials 30 --rounds 40
+fedkeel tune --over "work.lr=log(0.01, 1)" --over "method=FedInit(beta={uniform(0, 0.2)})" --trials 30
 
-fedkeel tune "method=FedSAGD(lam={log(0.01, 1)}, mu={log(0.001, 1)})" --out runs/tuned
+fedkeel tune experiment.toml --over "method=FedSAGD(lam={log(0.01, 1)}, mu={log(0.001, 1)})"
 
 Run the same line with --out again to go on with the search."""
 
@@ -46,28 +47,37 @@ def register(app: typer.Typer) -> None:
     app.command(epilog=_TUNE)(tune)
 
 
-@opt.takes_experiment(leave_out=("seed", "workers"))
+@opt.takes_experiment(leave_out=("seed",))
 def sweep(
     experiment: Experiment,
-    over: Annotated[str, typer.Argument(metavar="KEY[=TEXT]", help="Setting; {} stands for the value.")],
-    values: Annotated[str, typer.Option(help="Values, separated by commas (or ; where they hold commas).")],
-    seeds: Annotated[int, typer.Option(min=1, help="Seeds per value: 0, 1, 2, …")] = 3,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Runs at a time; by default one per core.")
+    over: Annotated[
+        list[str],
+        typer.Option(
+            metavar="KEY[=TEXT]",
+            help='What varies: a setting, as work.lr or "method=FedInit(beta={})"; {} stands for the value.',
+        ),
+    ],
+    values: opt.Values,
+    seeds: opt.Seeds = 3,
+    parallel: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Runs at a time; by default one per core.")
     ] = None,
     out: opt.Out = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Run one setting over several values and seeds, in parallel; a table, the best setting, a plot."""
+    """Run one setting over several values and seeds, in parallel; a table with intervals and a plot."""
     from fedkeel.experiments.sweep import Sweep, play, report  # noqa: PLC0415
-    from fedkeel.report.tables import MethodSummary, cells, reachable_target  # noqa: PLC0415  heavy
 
-    made = Sweep.of(over, values.split(";" if ";" in values else ","), seeds, experiment)
+    if len(over) > 1:
+        raise ConfigError(
+            f"sweep: --over {', '.join(over)}: a sweep varies one setting; `fedkeel tune` searches several"
+        )
+    made = Sweep.of(over[0], opt.split_values(values), seeds, experiment)
     directory = out or paths.fresh("sweep")
     screen = console(stderr=True)
     jobs = made.jobs(directory)
     say_what_is_there(directory, sum(job.finished() is not None for job in jobs), len(jobs), "runs")
-    at_once = workers or os.cpu_count() or 1
+    at_once = parallel or os.cpu_count() or 1
     time_left = TimeLeft(len(jobs), at_once)
 
     def done(trial: Trial, count: int, kept: bool) -> None:
@@ -83,20 +93,18 @@ def sweep(
     if as_json:
         print(json.dumps(found, ensure_ascii=False, indent=2))
         return
-    goal = experiment.target or reachable_target(trials)
-    shown = "target" if goal is None else f"{100 * goal:g} %"
-    headings = (over, "final accuracy", f"rounds to {shown}", f"sent to {shown}", "seconds")
-    console().print(plain_table(headings, [cells(MethodSummary(**line)) for line in found["table"]]))
-    ends = [f"Best: {found['best']}", *found["problems"], f"Plot: {directory / 'sweep.svg'}"]
-    console().print("\n" + "\n".join(ends), markup=False, soft_wrap=True)
+    print_sweep(found)
 
 
 @opt.takes_experiment()
 def tune(
     experiment: Experiment,
-    ranges: Annotated[
+    over: Annotated[
         list[str],
-        typer.Argument(metavar="KEY=RANGE", help="uniform(a, b), log(a, b), integer(a, b), choice(…)."),
+        typer.Option(
+            metavar="KEY=RANGE",
+            help="What varies, and where: uniform(a, b), log(a, b), integer(a, b), choice(…); repeatable.",
+        ),
     ],
     trials: Annotated[int, typer.Option(min=1, help="Trials in all.")] = 20,
     out: opt.Out = None,
@@ -117,9 +125,11 @@ def tune(
         text = f"trial {number + 1} of {trials}: {shown}: {end}"
         screen.print(text, style="dim", markup=False, soft_wrap=True)
 
-    read = [knob(text) for text in ranges]
+    read = [knob(text) for text in over]
     if len({one.key for one in read}) < len(read):
-        raise ConfigError("tune: a key is given twice: it can have one range")
+        keys = [one.key for one in read]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ConfigError(f"tune: --over {twice} is given twice: it can have one range")
     with resumable(directory):
         there = partial(say_what_is_there, directory, total=trials, what="trials")
         found = search(

@@ -1,56 +1,41 @@
-"""`fedkeel runs` and `fedkeel show`: what is kept of runs, read without PyTorch."""
+"""`fedkeel show`: what is kept of a run, a comparison or a sweep, read without PyTorch."""
 
 from __future__ import annotations
 
 import json
 import shlex
-import tomllib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
+from fedkeel.cli.runs import run_line
+from fedkeel.cli.sweep_page import print_sweep
 from fedkeel.errors import StorageError
 from fedkeel.experiments import COMPARISON_FILE
-from fedkeel.progress import console, plain_table, shown_time
+from fedkeel.progress import console, shown_time
 
 _EXAMPLES = "[bold]Examples[/]\n\n"
-_RUNS = _EXAMPLES + "fedkeel runs\n\nfedkeel runs /data/experiments --json"
 _SHOW = (
     _EXAMPLES + "fedkeel show runs/20260101-120000-scaffold\n\nfedkeel show runs/mine --json | jq .rows[-1]"
 )
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDE = 60
 
-Directory = Annotated[Path, typer.Argument(help="Directory of a run or of a comparison.")]
-
 
 def register(app: typer.Typer) -> None:
-    """Add the commands to the application."""
-    app.command(epilog=_RUNS)(runs)
+    """Add the command to the application."""
     app.command(epilog=_SHOW)(show)
 
 
-def runs(
-    directory: Annotated[Path, typer.Argument(help="Where to look.")] = paths.ROOT, as_json: opt.Json = False
-) -> None:
-    """List the runs below a directory: how far they are and how well they do."""
-    found = [_line(path) for path in paths.run_directories(directory)]
-    if as_json:
-        _print_json(found)
-    elif not found:
-        console().print(f"no runs below {directory}; start one with: fedkeel run", markup=False)
-    else:
-        headings = ("run", "method", "data", "seed", "rounds", "accuracy", "state")
-        console().print(plain_table(headings, [_cells(line) for line in found]))
-
-
-def show(directory: Directory, as_json: opt.Json = False) -> None:
-    """Show a run: its settings, its curve, what it cost. Of a comparison: its table and verdict."""
+def show(directory: opt.Directory, as_json: opt.Json = False) -> None:
+    """Show a run: its settings, its curve, what it cost; of a comparison or sweep its table and verdict."""
     if (directory / COMPARISON_FILE).exists():
         _show_comparison(directory, as_json=as_json)
+    elif (kind := paths.kind_of_study(directory)) is not None:
+        _show_study(directory, kind, as_json=as_json)
     elif as_json:
         _print_json(_whole(directory))
     else:
@@ -61,71 +46,11 @@ def _print_json(value: Any) -> None:
     print(json.dumps(value, ensure_ascii=False, indent=2))
 
 
-def _line(path: Path) -> dict[str, Any]:
-    """Return what the list says of a run; a run that cannot be read is listed too."""
-    from fedkeel.report.tables import curve  # noqa: PLC0415
-    from fedkeel.running.run_directory import read_manifest, read_rows  # noqa: PLC0415
-
-    line: dict[str, Any] = {"directory": str(path)}
-    try:
-        manifest, rows = read_manifest(path), read_rows(path)
-        points = curve(rows)
-        return line | {
-            "name": _name(path, manifest),
-            "method": manifest["identity"]["algorithm"],
-            "data": manifest["data"].get("dataset"),
-            "seed": manifest["identity"]["seed"],
-            "rounds": len(rows),
-            "rounds_planned": max(manifest["rounds"], len(rows)),
-            "accuracy": points[-1][1] if points else None,
-            "state": _state(path, manifest, len(rows)),
-        }
-    except (StorageError, KeyError, TypeError, ValueError) as problem:
-        return line | {"state": f"unreadable: {problem}"}
-
-
-def _state(path: Path, manifest: dict[str, Any], rounds: int) -> str:
-    """Return how far a run is; one that a callback has ended is finished too."""
-    end = manifest.get("end", {})
-    if end.get("stopped_by") and end["rounds"] == rounds:
-        return f"stopped early by {end['stopped_by']}"
-    finished = (path / "model.safetensors").exists() and rounds >= manifest["rounds"]
-    return "finished" if finished else "unfinished"
-
-
-def _name(path: Path, manifest: dict[str, Any]) -> str:
-    """Return the method as it was written, short; a run made from Python has its full expression."""
-    try:
-        written = tomllib.loads((path / "experiment.toml").read_text())["method"]
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, KeyError):
-        written = manifest["identity"]["algorithm"]
-    return str(written)
-
-
-def _cells(line: dict[str, Any]) -> tuple[str, ...]:
-    if "method" not in line:
-        return (line["directory"], "", "", "", "", "", line["state"])
-    accuracy = line["accuracy"]
-    return (
-        line["directory"],
-        _shortened(line["name"]),
-        line["data"] or "—",
-        str(line["seed"]),
-        f"{line['rounds']}/{line['rounds_planned']}",
-        "—" if accuracy is None else f"{100 * accuracy:.1f} %",
-        line["state"],
-    )
-
-
-def _shortened(text: str, width: int = 40) -> str:
-    return text if len(text) <= width else f"{text[: width - 1]}…"
-
-
 def _whole(directory: Path) -> dict[str, Any]:
     from fedkeel.running.run_directory import read_manifest, read_rows  # noqa: PLC0415
 
     manifest = read_manifest(directory)
-    return {**_line(directory), "manifest": manifest, "rows": read_rows(directory)}
+    return {**run_line(directory), "manifest": manifest, "rows": read_rows(directory)}
 
 
 def _show_run(directory: Path) -> None:
@@ -133,7 +58,7 @@ def _show_run(directory: Path) -> None:
 
     found = _whole(directory)
     if "method" not in found:
-        raise StorageError(f"{directory}: {found['state']}")
+        raise StorageError(f"{directory}: {found['state']}: restore it, or start anew in another directory")
     rows, manifest = found["rows"], found["manifest"]
     facts = [
         ("method", found["method"]),
@@ -183,6 +108,22 @@ def _spark(values: list[float]) -> str:
     span = (high - low) or 1.0
     bars = "".join(_BARS[round((value - low) / span * (len(_BARS) - 1))] for value in values)
     return f"{100 * low:.0f} % {bars} {100 * high:.0f} %"
+
+
+def _show_study(directory: Path, kind: str, *, as_json: bool) -> None:
+    file = directory / "sweep.json"
+    if kind != "sweep" or not file.exists():
+        raise StorageError(f"{directory}: {paths.about_study(directory, kind)}")
+    try:
+        found = json.loads(file.read_text())
+        if as_json:
+            _print_json(found)
+        else:
+            print_sweep({**found, "directory": str(directory)})
+    except (ValueError, KeyError, TypeError) as problem:
+        raise StorageError(
+            f"{file}: cannot be read ({problem}): run the same `fedkeel sweep` line again to write it anew"
+        ) from None
 
 
 def _show_comparison(directory: Path, *, as_json: bool) -> None:

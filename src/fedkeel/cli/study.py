@@ -14,7 +14,7 @@ import typer
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
 from fedkeel.cli.constants import EXAMPLES, constants
-from fedkeel.cli.resuming import resumable, say_what_is_there
+from fedkeel.cli.resuming import missing_directories, resumable, say_what_is_there
 from fedkeel.cli.study_page import local_curves, print_interaction, print_stability
 from fedkeel.errors import Diverged
 from fedkeel.experiments.experiment import Experiment
@@ -30,14 +30,14 @@ Run the same line with --out again to go on after an interruption, or with more 
 below it is not repeated."""
 _STABILITY = f"""[bold]Examples[/]
 
-fedkeel study stability fedavg fedprox fedlnag fedsagd --rounds 60
+fedkeel study stability --method fedavg --method fedprox --method fedsagd --rounds 60
 
-fedkeel study stability fedavg fedinit --replace sample --pairs 10 --out runs/stability{_AGAIN}"""
+fedkeel study stability --method fedavg --method fedinit --replace sample --out runs/stability{_AGAIN}"""
 _INTERACTION = f"""[bold]Examples[/]
 
-fedkeel study interaction fedavg feddyn --rounds 40 --every 10
+fedkeel study interaction --method fedavg --method feddyn --rounds 40 --every 10
 
-fedkeel study interaction fedavg --split IID --out runs/features --json > features.json{_AGAIN}"""
+fedkeel study interaction --method fedavg --split IID --out runs/features --json > features.json{_AGAIN}"""
 _KEPT = "kept from before"
 
 
@@ -53,13 +53,13 @@ def register(app: typer.Typer) -> None:
 @opt.takes_experiment(leave_out=("method", "held_out"))
 def stability(
     experiment: Experiment,
-    methods: opt.Methods,
+    method: opt.Methods,
     pairs: Annotated[int, typer.Option(min=1, help="Replaced clients, each a pair of runs.")] = 5,
     replace: Annotated[
         Literal["client", "sample"], typer.Option(help="What differs: one client, or one sample.")
     ] = "client",
     held_out: Annotated[
-        int | None, typer.Option(min=1, help="Clients held out to replace others; by default 5.")
+        int | None, typer.Option(min=1, help="Clients held out of training, to replace others; by default 5.")
     ] = None,
     drawn_by: Annotated[
         int | None, typer.Option(min=1, help="Replace clients that are drawn within so many rounds.")
@@ -71,7 +71,7 @@ def stability(
         list[int] | None,
         typer.Option(min=0, help="Round in which walks are compared; repeatable. Default: 0, 10, 50, …"),
     ] = None,
-    points: Annotated[int, typer.Option(min=1, help="Samples on which losses are compared.")] = 1000,
+    samples: opt.Samples = 1000,
     out: opt.Out = None,
     as_json: opt.Json = False,
 ) -> None:
@@ -80,20 +80,21 @@ def stability(
 
     base = experiment.with_settings([f"data.held_out={held_out or experiment.data.held_out or 5}"])
     directory = out or paths.fresh("stability")
-    experiments = _experiments(methods, base)
+    experiments = _experiments(method, base)
     asked = {
         "replaced": replace,
         "drawn_by": drawn_by,
         "drawn_at_least": drawn_at_least,
-        "points": points,
+        "points": samples,
         "local_rounds": local_round,
     }
+    new = missing_directories(directory)
     folders = _folders(directory, "stability study", experiments, base, asked)
     count = sum(folder.exists() and len(list(folder.glob("pair-*.json"))) for folder in folders.values())
     say_what_is_there(directory, count, pairs * len(experiments), "pairs")
     names = [f"{name}, {what}" for name in experiments for what in _runs(pairs)]
     found: dict[str, dict[str, Any]] = {}
-    with resumable(directory), RunProgress(names, base.rounds, stderr=as_json) as progress:
+    with resumable(directory, new), RunProgress(names, base.rounds, stderr=as_json) as progress:
         for number, (name, made) in enumerate(experiments.items()):
             with _named(name):
                 result = study(
@@ -104,7 +105,7 @@ def stability(
                     drawn_by=drawn_by,
                     drawn_at_least=drawn_at_least,
                     local_rounds=local_round or None,
-                    points=points,
+                    points=samples,
                     directory=folders[name],
                     progress=_shown_runs(progress, number * (pairs + 1)),
                 )
@@ -121,9 +122,9 @@ def stability(
 @opt.takes_experiment(leave_out=("method",))
 def interaction(
     experiment: Experiment,
-    methods: opt.Methods,
+    method: opt.Methods,
     every: Annotated[int, typer.Option(min=1, help="Rounds between snapshots.")] = 10,
-    points: Annotated[int, typer.Option(min=2, help="Test points.")] = 500,
+    samples: opt.Samples = 500,
     components: Annotated[int, typer.Option(min=1, help="Principal components per model, K.")] = 20,
     gamma_corr: Annotated[float, typer.Option(help="Correlation above which features are one.")] = 0.5,
     centre: Annotated[bool, typer.Option("--centre", help="Centre the features first.")] = False,
@@ -137,15 +138,17 @@ def interaction(
     """Which features local and global models share: the interaction tensor of Rethinking §3.3."""
     from fedkeel.studies.interaction import FeatureSettings, study  # noqa: PLC0415  heavy
 
-    features = FeatureSettings(every, points, components, gamma_corr, centre, entries=entries)
+    features = FeatureSettings(every, samples, components, gamma_corr, centre, entries=entries)
     rounds = features.rounds(experiment.rounds)
     directory = out or paths.fresh("interaction")
-    experiments = _experiments(methods, experiment)
+    experiments = _experiments(method, experiment)
+    new = missing_directories(directory)
     folders = _folders(directory, "interaction study", experiments, experiment, asdict(features))
     count = sum(folder.exists() and len(list(folder.glob("round-*.json"))) for folder in folders.values())
     say_what_is_there(directory, count, len(rounds) * len(experiments), "snapshots")
     found: dict[str, list[dict[str, Any]]] = {}
-    with resumable(directory), RunProgress(list(experiments), experiment.rounds, stderr=as_json) as progress:
+    shown = RunProgress(list(experiments), experiment.rounds, stderr=as_json)
+    with resumable(directory, new), shown as progress:
         for number, (name, made) in enumerate(experiments.items()):
             progress.begin(number, _rounds_in(folders[name] / "run"))
             rows: list[Row] = []

@@ -297,7 +297,10 @@ class Federation:
     def hold_out(self, clients: int) -> Federation:
         """Keep the last `clients` clients out of training."""
         if isinstance(clients, bool) or not isinstance(clients, int) or not 0 <= clients < len(self):
-            raise DataError(f"cannot hold out {clients} of {len(self)} clients: at least one must take part")
+            raise DataError(
+                f"cannot hold out {clients} of {len(self)} clients: at least one must take part: hold out at "
+                f"most {len(self) - 1}"
+            )
         return replace(self, held_out=self.held_out + clients)
 
     def fingerprint(self) -> str:

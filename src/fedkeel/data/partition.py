@@ -55,6 +55,7 @@ class IID:
     lognormal: float = 0.0
 
     def __post_init__(self) -> None:
+        _check_bool(self, "balanced", self.balanced)
         _check_lognormal(self, self.lognormal)
 
     def __call__(
@@ -124,6 +125,7 @@ class DirichletByClient:
     lognormal: float = 0.0
 
     def __post_init__(self) -> None:
+        _check_bool(self, "replacement", self.replacement)
         _check_alpha(self, self.alpha)
         _check_lognormal(self, self.lognormal)
 
@@ -263,6 +265,11 @@ def _check_enough(splitter: object, samples: int, clients: int, each: int = 1) -
 def _check_whole(splitter: object, name: str, value: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise ConfigError(f"{splitter}: {name} is {value!r}; it must be a whole number of at least 1")
+
+
+def _check_bool(splitter: object, name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise ConfigError(f"{splitter}: {name} is {value!r}; it must be True or False")
 
 
 def _check_alpha(splitter: object, alpha: float) -> None:

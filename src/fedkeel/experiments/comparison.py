@@ -72,7 +72,7 @@ class Comparison(NamedTuple):
         """Check the methods and compare them on that many seeds; `measure` says what counts."""
         parse_measure(measure)
         if not methods:
-            raise ConfigError("nothing to compare: name the methods, as in fedkeel compare fedavg scaffold")
+            raise ConfigError("nothing to compare: name the methods, as in --method fedavg --method scaffold")
         made: dict[str, str] = {}
         for text in methods:
             key = repr(parse_method(text))
@@ -123,14 +123,17 @@ class Comparison(NamedTuple):
             parse_measure(measure)
             return cls(methods, folders, seeds, base, measure)
         except (OSError, ValueError, KeyError, TypeError) as problem:
-            raise StorageError(f"{out / COMPARISON_FILE}: cannot be read: {problem}") from None
+            reason = f"it lacks {problem}" if isinstance(problem, KeyError) else problem
+            raise StorageError(
+                f"{out / COMPARISON_FILE}: cannot be read: {reason}: restore it, or compare anew elsewhere"
+            ) from None
 
     def command(self) -> str:
         """Return the command line that makes this comparison again."""
         return " ".join(
             [
                 "fedkeel compare",
-                *map(shlex.quote, self.methods),
+                *(f"--method {shlex.quote(method)}" for method in self.methods),
                 f"--seeds {len(self.seeds)}",
                 *([] if self.measure == "final" else [f"--measure {self.measure}"]),
                 *self._settings(),

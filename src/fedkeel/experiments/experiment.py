@@ -8,6 +8,7 @@ natural groups, and `noise = "none"` or `augment = "none"` leaves the pictures a
 from __future__ import annotations
 
 import dataclasses
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -46,7 +47,16 @@ _EITHER = {"work.epochs": "work.steps", "work.steps": "work.epochs"}  # giving o
 _NONE_IS_ALL = ("work.batch_size", "data.clients")
 
 ProbeText = Annotated[str, BeforeValidator(lambda text: (parse_probe(text), text)[1])]
-OrAll = BeforeValidator(lambda given: None if given == ALL else given)
+
+
+def _read_all(given: Any) -> Any:
+    """Read the number of clients: a count, or all natural groups."""
+    if isinstance(given, str) and given != ALL:
+        raise ConfigError(f"data.clients = {given!r}: give a count, or {ALL}")
+    return None if given == ALL else given
+
+
+OrAll = BeforeValidator(_read_all)
 
 
 class _Section(BaseModel):
@@ -76,10 +86,10 @@ def _is_none(given: object) -> bool:
     return given is None or (isinstance(given, str) and given.strip().lower() == NONE)
 
 
-def _check_text(key: str, parse: Callable[[Any], Any], text: object) -> None:
+def _check_text(key: str, parse: Callable[[Any], Any], text: object) -> Any:
     """Read an expression; a mistake in it is told with its key and the text as given."""
     try:
-        parse(text)
+        return parse(text)
     except ConfigError as problem:
         raise ConfigError(f"{key} = {text!r}: {problem}") from None
 
@@ -133,11 +143,16 @@ def _read_work(given: object) -> object:
         del table["epochs"]
     if table["batch_size"] == ALL:
         table["batch_size"] = None
+    elif isinstance(table["batch_size"], str):
+        raise ConfigError(f"work.batch_size = {table['batch_size']!r}: give a count, or {ALL}")
     for key, read in (("schedule", parse_schedule), ("optimizer", parse_optimizer)):
-        if isinstance(table.get(key), str):
-            table[key] = read(table[key])
+        if table.get(key) is not None and not dataclasses.is_dataclass(table[key]):
+            table[key] = _check_text(f"work.{key}", read, table[key])
     _check_keys(table, [field.name for field in dataclasses.fields(Work)], "work.")
-    return Work(**table)
+    try:
+        return Work(**table)
+    except ConfigError as problem:
+        raise ConfigError(re.sub("^Work: ", "work.", str(problem), flags=re.MULTILINE)) from None
 
 
 class Experiment(RunOptions, Execution):
@@ -187,7 +202,11 @@ class Experiment(RunOptions, Execution):
             table = tomllib.loads(file.read_text())
         except FileNotFoundError:
             raise ConfigError(f"{file}: there is no such file: give the TOML file of an experiment") from None
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+        except UnicodeDecodeError:
+            raise ConfigError(f"{file}: not a text in UTF-8: give the TOML file of an experiment") from None
+        except RecursionError:
+            raise ConfigError(f"{file}: cannot be read as TOML: its values are nested too deeply") from None
+        except (OSError, tomllib.TOMLDecodeError) as problem:
             raise ConfigError(f"{file}: cannot be read as TOML: {problem}") from None
         if "made_from" in table:
             raise ConfigError(f"{file}: this run was made from {table['made_from']}")

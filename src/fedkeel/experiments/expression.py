@@ -73,7 +73,7 @@ def spell_method(text: str) -> str:
 
 def parse_split(text: str) -> Any:
     """Return the splitter that a text describes."""
-    return parse(text, split_names(), kind="split")
+    return _made_of(text, split_names(), kind="split")
 
 
 def parse_noise(text: str) -> Any:
@@ -88,17 +88,17 @@ def parse_augment(text: str) -> Any:
 
 def parse_optimizer(text: str) -> Any:
     """Return the local optimizer that a text describes."""
-    return parse(text, optimizer_names(), kind="optimizer")
+    return _made_of(text, optimizer_names(), kind="optimizer")
 
 
 def parse_schedule(text: str) -> Any:
     """Return the learning-rate schedule that a text describes."""
-    return parse(text, schedule_names(), kind="schedule")
+    return _made_of(text, schedule_names(), kind="schedule")
 
 
 def parse_probe(text: str) -> Any:
     """Return the probe that a text describes."""
-    return parse(text, probe_names(), kind="probe")
+    return _made_of(text, probe_names(), kind="probe")
 
 
 def method_names() -> Names:
@@ -167,6 +167,8 @@ class _Reader(NamedTuple):
 
     def top(self, node: ast.expr) -> Any:
         """Read the whole text: it must be a name or a call."""
+        if isinstance(node, ast.Tuple):
+            raise ConfigError(f"{self.text!r}: one {self.kind} is read here: give several one by one")
         if not isinstance(node, ast.Name | ast.Call):
             raise ConfigError(
                 f"{self.text!r} is not {_with_article(self.kind)}: write one, as in {_example(self.names)!r}"
@@ -189,7 +191,7 @@ class _Reader(NamedTuple):
             case ast.Call(func=ast.Name() as name):
                 given = {key.arg: self.read(key.value) for key in node.keywords if key.arg is not None}
                 if len(given) < len(node.keywords):
-                    raise self.problem(node, "`**` cannot be used here, or an argument is given twice")
+                    raise self.problem(node, _repeated([key.arg for key in node.keywords]))
                 return self.call(name, tuple(self.read(part) for part in node.args), given)
         raise self.problem(node, "only names, calls, numbers, text in quotes and tuples can be used here")
 
@@ -252,7 +254,16 @@ def _by_name(calls: Iterable[Callable[..., Any]]) -> Names:
 
 
 def _example(names: Names) -> str:
-    return f"{next(iter(names))}()"
+    """Return a call of the first name, with the arguments that it needs."""
+    name, call = next(iter(names.items()))
+    needed = [key for key, p in inspect.signature(call).parameters.items() if p.default is p.empty]
+    return f"{name}({', '.join(needed)})"
+
+
+def _repeated(names: list[str | None]) -> str:
+    """Say what is wrong with the names of arguments: one is given twice, or hidden in `**`."""
+    twice = next((name for name in names if name is not None and names.count(name) > 1), None)
+    return "`**` cannot be used here" if twice is None else f"{twice!r} is given twice: leave one out"
 
 
 def _misfit(
@@ -272,4 +283,4 @@ def _misfit(
             if key not in given:
                 return f"{name} needs the argument {key!r}, as in {name}({key}=…)"
     shown = ", ".join([*map(repr, args), *(f"{key}={value!r}" for key, value in given.items())])
-    return f"{name}({shown}): wrong type of argument: {problem}"
+    return f"{name}({shown}): an argument has the wrong type: {problem}"

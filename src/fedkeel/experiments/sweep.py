@@ -18,7 +18,9 @@ from fedkeel.errors import ConfigError, Stopped
 from fedkeel.experiments.comparison import SPEED_ONLY, PlannedRun
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.files import storage_errors, write_durably
+from fedkeel.report import find_verdict
 from fedkeel.report.charts import line_chart
+from fedkeel.report.significance import mean_interval
 from fedkeel.report.tables import MethodSummary, Trial, final, reachable_target, summarise
 from fedkeel.studies.artifacts import open_directory
 
@@ -38,24 +40,36 @@ class Sweep(NamedTuple):
     @classmethod
     def of(cls, over: str, values: Sequence[str], seeds: int, base: Experiment) -> Sweep:
         """Check that every value makes an experiment."""
-        if not values:
-            raise ConfigError("sweep: give the values, as in --values 0,0.05,0.1")
+        key = over.partition("=")[0].strip()
+        if not any(value.strip() for value in values):
+            raise ConfigError("sweep: no values: give them, as in --values 0,0.05,0.1")
+        if not key:
+            raise ConfigError(f"sweep: --over {over!r}: name a setting, as in --over work.lr")
+        if key == "seed":
+            raise ConfigError(
+                "sweep: --over seed: every value is run with the seeds of --seeds; vary another"
+            )
         made = cls(over, tuple(value.strip() for value in values), tuple(range(seeds)), base)
-        for index, value in enumerate(made.values):
-            if not value:
-                raise ConfigError(f"sweep: value {index + 1} of {len(values)} is empty: leave it out")
-            if value in made.values[:index]:
-                raise ConfigError(f"sweep: the value {value} is given twice: leave one out")
-            made.experiment(value, 0)
+        made._check()
         return made
+
+    def _check(self) -> None:
+        """Make every experiment; refuse two that are the same."""
+        before: dict[str, str] = {}
+        for index, value in enumerate(self.values):
+            if not value:
+                raise ConfigError(f"sweep: value {index + 1} of {len(self.values)} is empty: leave it out")
+            same = before.setdefault(self.experiment(value, 0).to_toml(), value)
+            if same != value or value in self.values[:index]:
+                shown = value if same == value else f"{value} (as {same})"
+                raise ConfigError(f"sweep: the value {shown} is given twice: leave one out")
 
     def experiment(self, value: str, seed: int) -> Experiment:
         """Return what one run trains."""
         key, equals, text = self.over.partition("=")
         if equals and "{}" not in text:
-            raise ConfigError(
-                f"sweep: {self.over!r}: put {{}} where the value belongs, as in {key}=FedInit({{}})"
-            )
+            example = "method=FedInit({})" if key == "method" else f"{key}={{}}"
+            raise ConfigError(f"sweep: {self.over!r}: put {{}} where the value belongs, as in {example}")
         setting = f"{key}={text.replace('{}', value) if equals else value}"
         return self.base.with_settings([setting, f"seed={seed}"])
 
@@ -161,17 +175,24 @@ def conclude(sweep: Sweep, trials: Sequence[Trial]) -> SweepOutcome:
 def report(sweep: Sweep, trials: Sequence[Trial], out: Path) -> dict[str, Any]:
     """Write the plot and the table below `out`, and return the numbers for people and programs."""
     outcome = conclude(sweep, trials)
+    intervals = {value: mean_interval(_finals(trials, value)) for value in sweep.values}
     found = {
         "directory": str(out),
         "over": sweep.over,
         "best": outcome.best,
-        "table": [line._asdict() for line in outcome.lines],
+        "target": sweep.base.target or reachable_target(trials),
+        "table": [{**line._asdict(), "interval": intervals[line.method]} for line in outcome.lines],
+        "verdict": find_verdict(trials).as_dict(),
         "problems": [f"{t.method}, seed {t.seed}: {t.problem}" for t in trials if t.problem],
     }
     with storage_errors(out):
         write_durably(out / "sweep.svg", outcome.plot.encode())
         write_durably(out / "sweep.json", json.dumps(found, ensure_ascii=False, indent=2).encode())
     return found
+
+
+def _finals(trials: Sequence[Trial], value: str) -> list[float]:
+    return [end for trial in trials if trial.method == value and (end := final(trial)) is not None]
 
 
 def _number(value: str, index: int) -> float:

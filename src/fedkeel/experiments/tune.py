@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -90,7 +91,7 @@ def knob(text: str) -> SearchedSetting:
     ranges = tuple(parse(one, _RANGES, kind="range") for one in inside or [rest])
     for made in ranges:
         if not isinstance(made, ChoiceRange) and not made.low < made.high:
-            raise ConfigError(f"tune: {text!r}: the range must rise")
+            raise ConfigError(f"tune: {text!r}: the range must rise: give the smaller end first")
         if isinstance(made, LogRange) and made.low <= 0:
             raise ConfigError(f"tune: {text!r}: a logarithmic range starts above 0")
     return SearchedSetting(key.strip(), template, ranges)
@@ -227,22 +228,34 @@ def _optuna() -> Any:
 
 def uniform(low: float, high: float) -> UniformRange:
     """A number between two others."""
-    return UniformRange(float(low), float(high))
+    return UniformRange(*_ends("uniform", low, high))
 
 
 def log(low: float, high: float) -> LogRange:
     """A number between two positive others, its logarithm uniform."""
-    return LogRange(float(low), float(high))
+    return LogRange(*_ends("log", low, high))
 
 
 def integer(low: int, high: int) -> IntegerRange:
     """A whole number between two others."""
+    if not (isinstance(low, int) and isinstance(high, int)):
+        raise ConfigError(f"integer({low!r}, {high!r}): give two whole numbers, as in integer(1, 10)")
     return IntegerRange(low, high)
 
 
 def choice(*values: Any) -> ChoiceRange:
     """One of several values."""
+    if not values:
+        raise ConfigError("choice(): give the values, as in choice(1, 2, 5)")
     return ChoiceRange(values)
+
+
+def _ends(name: str, low: object, high: object) -> tuple[float, float]:
+    """Return the ends of a range as numbers."""
+    ends = [float(end) for end in (low, high) if isinstance(end, int | float) and math.isfinite(end)]
+    if len(ends) < 2:
+        raise ConfigError(f"{name}({low!r}, {high!r}): give two numbers, as in {name}(0.01, 1)")
+    return ends[0], ends[1]
 
 
 _RANGES: dict[str, Callable[..., Range]] = {

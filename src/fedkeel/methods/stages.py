@@ -77,7 +77,9 @@ def stages(
 ) -> Stages:
     """Run methods one after another: `stages((FedDyn(0.1), 0.5), FedAvg())`."""
     if not parts:
-        raise ConfigError("stages() needs at least one method")
+        raise ConfigError("stages() needs methods, as in stages((feddyn, 0.5), fedavg)")
+    if memory not in ("auto", "fresh", "carry"):
+        raise ConfigError(f"stages: memory={memory!r}: choose auto, fresh or carry")
     made = Stages(
         tuple(Stage(*(part if isinstance(part, tuple) else (part, None))) for part in parts), memory
     )

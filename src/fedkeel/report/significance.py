@@ -19,6 +19,7 @@ two methods all this is Student's paired t. `docs/statistics.md` has the measure
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -60,6 +61,15 @@ def compare_pairs(scores: Floats, level: float = 0.95) -> PairwiseComparison:
         p=adjusted_p(found, methods, seeds),
         variance=variance,
     )
+
+
+def mean_interval(scores: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
+    """Return Student's interval for the mean of scores between 0 and 1; None below two seeds."""
+    if len(scores) < 2:
+        return None
+    mean, error = float(np.mean(scores)), float(np.std(scores, ddof=1)) / np.sqrt(len(scores))
+    half = float(stdtrit(len(scores) - 1, (1 + level) / 2) * error)
+    return max(0.0, mean - half), min(1.0, mean + half)
 
 
 def pair_statistics(scores: Floats) -> Floats:

@@ -28,6 +28,7 @@ from fedkeel.files import (
 )
 
 TIMINGS = ("seconds",)
+_RESTORE = "restore it, or start anew in another directory"
 
 
 class RunDirectory:
@@ -43,7 +44,9 @@ class RunDirectory:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 self._lock.close()
-                raise StorageError(f"{path}: another process is working in this run directory") from None
+                raise StorageError(
+                    f"{path}: another process is working in this run directory: wait, or choose another"
+                ) from None
 
     def close(self) -> None:
         """Let others in."""
@@ -129,8 +132,12 @@ def read_manifest(path: Path) -> dict[str, Any]:
         raise StorageError(
             f"{path}: no run here (manifest.json is missing); `fedkeel runs` lists runs"
         ) from None
-    except (OSError, json.JSONDecodeError) as problem:
-        raise StorageError(f"{path / 'manifest.json'}: cannot be read: {problem}") from None
+    except NotADirectoryError:
+        raise StorageError(f"{path}: a file, not the directory of a run; `fedkeel runs` lists runs") from None
+    except (OSError, ValueError) as problem:
+        raise StorageError(f"{path / 'manifest.json'}: cannot be read: {problem}: {_RESTORE}") from None
+    if not isinstance(manifest, dict):
+        raise StorageError(f"{path / 'manifest.json'}: not the manifest of a run: {_RESTORE}")
     return manifest
 
 

@@ -1,1 +1,3 @@
 """Studies: diagnostics that need runs of their own."""
+
+STUDY_FILE = "study.json"  # marks the directory of a study, a sweep or a search

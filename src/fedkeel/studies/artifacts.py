@@ -18,8 +18,8 @@ from torch import Tensor
 
 from fedkeel.errors import StorageError
 from fedkeel.files import storage_errors, write_durably
+from fedkeel.studies import STUDY_FILE as FILE
 
-FILE = "study.json"
 _DIGEST_LENGTH = 65  # of the line that a part begins with, its end included
 
 

@@ -113,7 +113,9 @@ class Dataset:
         labels = self.y.numpy()
         if clients is None:
             if not isinstance(splitter, Natural):
-                raise DataError(f"{splitter} needs to know for how many clients: pass clients=...")
+                raise DataError(
+                    f"{splitter} needs to know for how many clients: give their number, as in clients=50"
+                )
             clients = splitter.clients(labels, self.groups)
         if isinstance(splitter, type) or not callable(splitter):
             raise DataError(f"split: {splitter!r} is not a split: give one, as in fk.DirichletByClass(0.1)")
