@@ -86,7 +86,7 @@ def add_noise(federation: Federation, *noises: PictureNoise, seed: int = 0) -> F
     sizes = federation.offsets.diff()
     clients = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
     x, y = federation.x[federation.index], federation.y[federation.index]
-    for part in torch.arange(len(x)).split(_AT_ONCE):
+    for part in torch.split(torch.arange(len(x)), _AT_ONCE):
         for noise in noises:
             x[part] = noise(x[part], y[part], clients[part], seed)
     described = {"noise": [repr(noise) for noise in noises], "noise_seed": seed}

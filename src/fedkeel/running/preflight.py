@@ -39,6 +39,8 @@ def check(settings: RunSettings, oracle: Oracle) -> None:
     try:
         with torch.no_grad():
             output = call(oracle.eval_copy, inputs)
+    except FedkeelError:  # the model's own check says it better
+        raise
     except _TROUBLE as problem:
         raise DataError(
             f"{name} does not take a batch of {with_samples(inputs)}: {_first_line(problem)}; change the "
