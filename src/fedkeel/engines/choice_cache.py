@@ -17,11 +17,14 @@ from fedkeel.files import cache_directory
 from fedkeel.oracle import Oracle
 from fedkeel.settings import RunSettings
 
-_VERSION = 2  # of the files, and of how engines are measured
+_VERSION = 3  # of the files, and of how engines are measured
 
 
-def fingerprint(settings: RunSettings, oracle: Oracle, candidates: Sequence[str]) -> str:
-    """Return the key of a kind of run: model, shapes, cohort, machine and version; not the method."""
+def fingerprint(settings: RunSettings, oracle: Oracle, asked: Sequence[str]) -> str:
+    """Return the key of a kind of run: model, shapes, cohort, machine and version; not the method.
+
+    `asked` are the engines in question, and what else decides between them.
+    """
     federation, work = settings.federation, settings.work
     facts = {
         "form": _VERSION,
@@ -35,7 +38,7 @@ def fingerprint(settings: RunSettings, oracle: Oracle, candidates: Sequence[str]
         "cohort": settings.cohort_size,
         "machine": [platform.node(), platform.machine(), os.cpu_count(), torch.get_num_threads()],
         "torch": torch.__version__,
-        "asked": list(candidates),
+        "asked": list(asked),
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
