@@ -187,6 +187,16 @@ def test_models_of_many_operations_are_recorded_for_long_runs_only() -> None:
     assert tried == [False, True]
 
 
+def test_on_a_machine_that_is_slow_to_start_engines_compiling_must_save_more() -> None:
+    compiled = []
+    for slowness in (1, 4):
+        machine = lasting(100, "logistic")
+        machine.engines["stacked-uncompiled"] = (1.9 * slowness, [148e-6])
+        machine.choose()
+        compiled.append("stacked" in machine.log)
+    assert compiled == [True, False]
+
+
 def test_what_is_far_behind_is_measured_once() -> None:
     size = CNN._replace(rounds=100)
     machine = Machine(size, serial=(0.0, [0.01]), serial_2=(0.0, [0.03]))

@@ -34,6 +34,7 @@ from fedkeel.settings import RunSettings
 
 _SHORT_RUN = 0.5  # seconds on a fast machine: the rule decides
 _LEAST_GAIN, _LEAST_SHARE = 1.0, 0.05  # seconds, and of the best run so far: less is not worth trying for
+_LONG_SETUP = 1.0  # seconds from which starting an engine shows how fast the machine is
 _MARGIN = 0.9  # another engine must take less than this share of serial's time: noise decides nothing
 _FAR_BEHIND = 2.0  # times the best so far: measured once is enough
 _NEAR = 1.5  # times the best: measured again, in turn with the best
@@ -104,6 +105,7 @@ class _EngineComparison:
         self._times: dict[Candidate, float] = {}
         self._measurements: dict[Candidate, Measurement] = {}
         self._reasons: dict[str, float | str] = {}
+        self._slowness = 1.0  # of this machine, beside the one that the estimates come from
 
     def measure(self, one: Candidate, measurement: Measurement) -> None:
         """Measure a candidate: only once if it is far behind."""
@@ -113,10 +115,12 @@ class _EngineComparison:
 
     def consider(self, one: Candidate, begin: Begin, open_engines: ExitStack) -> None:
         """Measure a candidate where that is worth it, else note why not."""
-        why_not = self._not_worth_trying(one)
+        why_not, started = self._not_worth_trying(one), self._clock()
         if why_not is None:
             try:
-                self.measure(one, open_engines.enter_context(begin(one)))
+                measurement = open_engines.enter_context(begin(one))
+                self._compare_with_estimate(one, self._clock() - started)
+                self.measure(one, measurement)
             except (Unsuited, FedkeelError) as problem:
                 why_not = str(problem)
             except Exception as problem:  # of the user's model or method, which serial can run
@@ -159,7 +163,14 @@ class _EngineComparison:
 
     def _expected_seconds(self, one: Candidate, expected: EngineEstimate) -> float:
         measuring = measuring_seconds(one, self._size, expected.step)
-        return expected.setup + measuring + expected.step * self._size.total
+        return expected.setup * self._slowness + measuring + expected.step * self._size.total
+
+    def _compare_with_estimate(self, one: Candidate, seconds: float) -> None:
+        """Let what it took to start an engine count for the next: a slow or busy machine compiles slowly."""
+        expected = estimate(one, self._size, self._times)
+        if expected is not None and expected.setup > _LONG_SETUP:
+            first_run = measuring_seconds(one, self._size, expected.step)
+            self._slowness = max(self._slowness, seconds / (expected.setup + first_run))
 
     def _seconds(self, one: Candidate) -> float:
         return self._times[one] * self._size.total
