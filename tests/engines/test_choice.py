@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,12 @@ from fedkeel.engines.choice import Begin, decide
 from fedkeel.engines.choice_cache import ChoiceCache, fingerprint
 from fedkeel.engines.contract import Choice, Unsuited
 from fedkeel.engines.estimates import Candidate
+from fedkeel.engines.stacked import engine as stacked_engine
 from fedkeel.engines.stopwatch import Measurement
 from fedkeel.errors import Diverged
+from fedkeel.options import Execution
 from fedkeel.oracle import Oracle
+from fedkeel.running.session import open_session
 from fedkeel.settings import RunSettings
 
 PROBLEM = tiny_net([8, 8, 8, 8])
@@ -256,6 +259,20 @@ def test_measuring_leaves_the_first_model_alone() -> None:
     with stopwatch.timer(settings, oracle.device, Choice("serial", 1), build) as measure:
         measure()
     assert torch.equal(oracle.point, before)
+
+
+@pytest.mark.parametrize("method", [fk.FedAvg(), fk.SCAFFOLD(), fk.FedSAM(), fk.FedCM()], ids=str)
+def test_the_run_finds_the_steps_that_were_recorded_to_measure_them(
+    method: fk.Algorithm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = fk.Task(nn.Linear(3, 4).double())
+    options: dict[str, Any] = {"algorithm": method, "work": fk.Work(steps=9, batch_size=4), "cohort": 2}
+    settings = RunSettings(task=task, federation=PROBLEM.federation, rounds=2, **options)
+    with stopwatch.timer(settings, torch.device("cpu"), Choice("stacked-uncompiled", 1), build):
+        pass
+    monkeypatch.setattr(stacked_engine, "capture", no_measurement)
+    with closing(open_session(settings, Execution(engine="stacked-uncompiled", threads=1))) as session:
+        assert len(list(session.rounds())) == 2
 
 
 def test_a_run_tells_in_its_manifest_what_was_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

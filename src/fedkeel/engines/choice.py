@@ -142,8 +142,10 @@ class _EngineComparison:
         return min(finalists, key=self._score)
 
     def reason(self, best: Candidate) -> str:
-        """Say how long the training takes by the figures."""
-        return f"measured: {self._size.total} steps of a client in about {self._seconds(best):.2g} s"
+        """Say how long the training takes by the figures, and how long it would by the first candidate."""
+        first = next(iter(self._times))
+        told = f"measured: about {self._seconds(best):.2g} s of training"
+        return told if best == first else f"{told}, {first} about {self._seconds(first):.2g} s"
 
     def figures(self) -> dict[str, float | str]:
         """Return microseconds per step, or the reason why there are none."""
