@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, nullcontext
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +16,16 @@ from problems import tiny_net
 from torch import nn
 
 import fedkeel as fk
-from fedkeel.engines import build, stopwatch
+from fedkeel.engines import build
 from fedkeel.engines import choice as choice_module
 from fedkeel.engines import estimates as estimates_module
 from fedkeel.engines.choice import Begin, decide
 from fedkeel.engines.choice_cache import ChoiceCache, fingerprint
-from fedkeel.engines.contract import Choice, Unsuited
+from fedkeel.engines.contract import Unsuited
 from fedkeel.engines.estimates import Candidate
-from fedkeel.engines.stacked import engine as stacked_engine
 from fedkeel.engines.stopwatch import Measurement
 from fedkeel.errors import Diverged
-from fedkeel.options import Execution
 from fedkeel.oracle import Oracle
-from fedkeel.running.session import open_session
 from fedkeel.settings import RunSettings
 
 PROBLEM = tiny_net([8, 8, 8, 8])
@@ -71,18 +69,6 @@ def no_measurement(one: Candidate) -> Any:
     raise AssertionError(f"measured {one}")
 
 
-def ticking(step: float) -> Callable[[], float]:
-    """Return a clock that goes on by so many seconds each time it is read."""
-
-    def ticks() -> Iterator[float]:
-        now = 0.0
-        while True:
-            yield now
-            now += step
-
-    return ticks().__next__
-
-
 def test_a_short_run_follows_the_rule_and_touches_no_cache(tmp_path: Path) -> None:
     cache = ChoiceCache(tmp_path / "cache")
     choice = decide(*question(**SHORT), build, cache=cache, begin=no_measurement)
@@ -91,9 +77,21 @@ def test_a_short_run_follows_the_rule_and_touches_no_cache(tmp_path: Path) -> No
     assert not cache.path.exists()
 
 
-def test_where_there_is_another_device_nothing_is_measured(tmp_path: Path) -> None:
-    settings, _ = question()
-    choice = decide(settings, Oracle(settings.task, torch.device("meta")), build, begin=no_measurement)
+@pytest.mark.parametrize("length", [SHORT, LONG], ids=["short", "long"])
+def test_the_compiler_is_imported_only_by_what_needs_it(
+    length: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes more than a second, longer than many a run."""
+    monkeypatch.setitem(sys.modules, "torch._dynamo", None)  # importing it is now an error
+    begin = figures(serial=1e-4)
+    assert decide(*question(**length), build, cache=ChoiceCache(tmp_path), begin=begin).engine == "serial"
+
+
+def test_where_there_is_another_device_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice_module, "sensible_threads", lambda *_: 1)
+    settings, oracle = question()
+    oracle.device = torch.device("meta")
+    choice = decide(settings, oracle, build, begin=no_measurement)
     assert (choice.engine, choice.reason) == ("serial", "on meta there is nothing to choose from")
 
 
@@ -243,36 +241,6 @@ def test_what_was_chosen_is_logged_with_the_figures(tmp_path: Path, caplog: pyte
     assert "engine: stacked-uncompiled, threads: 1" in caplog.text
     assert "serial on 1 thread: 200 µs per step" in caplog.text
     assert "stacked on 1 thread: stacked is not for this" in caplog.text
-
-
-@pytest.mark.parametrize("engine", ["serial", "stacked-uncompiled"])
-def test_the_stopwatch_counts_a_step_of_one_client(engine: str) -> None:
-    settings, oracle = question()
-    clients = 2 if engine == "serial" else 4
-    with stopwatch.timer(settings, oracle.device, Choice(engine, 1), build, ticking(0.01)) as measure:
-        assert measure() == pytest.approx(0.01 / (4 * clients))
-
-
-def test_measuring_leaves_the_first_model_alone() -> None:
-    settings, oracle = question()
-    before = oracle.point.clone()
-    with stopwatch.timer(settings, oracle.device, Choice("serial", 1), build) as measure:
-        measure()
-    assert torch.equal(oracle.point, before)
-
-
-@pytest.mark.parametrize("method", [fk.FedAvg(), fk.SCAFFOLD(), fk.FedSAM(), fk.FedCM()], ids=str)
-def test_the_run_finds_the_steps_that_were_recorded_to_measure_them(
-    method: fk.Algorithm, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    task = fk.Task(nn.Linear(3, 4).double())
-    options: dict[str, Any] = {"algorithm": method, "work": fk.Work(steps=9, batch_size=4), "cohort": 2}
-    settings = RunSettings(task=task, federation=PROBLEM.federation, rounds=2, **options)
-    with stopwatch.timer(settings, torch.device("cpu"), Choice("stacked-uncompiled", 1), build):
-        pass
-    monkeypatch.setattr(stacked_engine, "capture", no_measurement)
-    with closing(open_session(settings, Execution(engine="stacked-uncompiled", threads=1))) as session:
-        assert len(list(session.rounds())) == 2
 
 
 def test_a_run_tells_in_its_manifest_what_was_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

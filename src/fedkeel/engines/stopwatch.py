@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from fedkeel.engines.contract import Choice, Engine, RoundRequest
 from fedkeel.engines.sizing import first_batch, step_flops
@@ -37,25 +38,28 @@ def steps_to_time(settings: RunSettings, flops: float) -> int:
     return min(steps, settings.work.count(int(settings.federation.sizes[0])))
 
 
-class _OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts the tensor operations inside its block."""
+class _OperationCounter(TorchFunctionMode):
+    """Counts the functions inside its block that give tensors.
 
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.count: int = 0
+    `TorchDispatchMode` would see more, but imports torch's compiler: more than a second.
+    """
 
-    def __torch_dispatch__(
+    count = 0
+
+    def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        self.count += 1
-        return func(*args, **(kwargs or {}))
+        result = func(*args, **(kwargs or {}))
+        first = result[0] if isinstance(result, tuple) and result else result
+        self.count += isinstance(first, Tensor)
+        return result
 
 
 def operations(settings: RunSettings, oracle: Oracle) -> int:
-    """Return how many tensor operations a forward pass has: the more, the longer recording a step takes."""
+    """Return about how many operations a forward pass has: the more, the longer recording a step takes."""
     inputs, _ = oracle.to_device(first_batch(settings, limit=2))
-    counter, model = _OperationCounter(), oracle.eval_copy
-    with torch.no_grad(), counter:
+    model = oracle.eval_copy
+    with torch.no_grad(), _OperationCounter() as counter:
         model(inputs)
     return counter.count
 
