@@ -74,7 +74,7 @@ def _name(one: Candidate) -> str:
 # Seconds to start and seconds per step of a client, about as on a quiet machine of two cores. Stacked is
 # tried after stacked-uncompiled, so it starts without what both import.
 LOGISTIC = RunSize(rounds=1, cohort=5, steps=40, flops=2.3e6, operations=3, timed=40)
-MLP = RunSize(rounds=1, cohort=10, steps=3, flops=3.4e5, operations=5, timed=3)
+MLP = RunSize(rounds=1, cohort=10, steps=15, flops=3.4e5, operations=4, timed=15)
 CNN = RunSize(rounds=1, cohort=10, steps=10, flops=4e9, operations=14, timed=1, compiled=False)
 LSTM = RunSize(rounds=1, cohort=3, steps=2, flops=5e9, operations=8, timed=1)
 WORKLOADS: dict[str, tuple[RunSize, dict[str, tuple[float, list[float]]]]] = {
@@ -83,17 +83,17 @@ WORKLOADS: dict[str, tuple[RunSize, dict[str, tuple[float, list[float]]]]] = {
         {
             "serial": (0.1, [320e-6]),
             "stacked_uncompiled": (1.9, [148e-6]),
-            "stacked": (10.0, [49e-6]),
+            "stacked": (11.5, [49e-6]),
             "processes": (2.5, [275e-6]),
         },
     ),
     "mlp": (
         MLP,
         {
-            "serial": (0.1, [470e-6]),
-            "stacked_uncompiled": (1.9, [240e-6]),
-            "stacked": (10.0, [187e-6]),
-            "processes": (2.5, [560e-6]),
+            "serial": (0.1, [420e-6]),
+            "stacked_uncompiled": (1.9, [151e-6]),
+            "stacked": (11.5, [39e-6]),
+            "processes": (2.5, [280e-6]),
         },
     ),
     "cnn": (
@@ -119,7 +119,7 @@ def lasting(seconds: float, workload: str) -> Machine:
     return Machine(size._replace(rounds=rounds), **engines)
 
 
-@pytest.mark.parametrize("seconds", [4, 10, 17, 30, 55, 100, 300, 1000])
+@pytest.mark.parametrize("seconds", [4, 10, 17, 30, 45, 55, 70, 100, 300, 1000])
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_choosing_and_running_takes_little_longer_than_the_best_engine(workload: str, seconds: float) -> None:
     machine = lasting(seconds, workload)
@@ -127,8 +127,8 @@ def test_choosing_and_running_takes_little_longer_than_the_best_engine(workload:
     assert total <= max(1.2 * machine.best(), machine.best() + 3), engine
 
 
-@pytest.mark.parametrize("seconds", [6, 10, 14, 20, 30, 45, 70, 100, 200, 1000])
-@pytest.mark.parametrize("share", [0.35, 0.5, 0.65])
+@pytest.mark.parametrize("seconds", [6, 10, 14, 20, 25, 30, 38, 45, 60, 80, 100, 150, 200, 1000])
+@pytest.mark.parametrize("share", [0.3, 0.45, 0.55])
 @pytest.mark.parametrize("uncompiled", [0.25, 0.5, 0.8])
 def test_the_bound_holds_whatever_compiling_and_stacking_gain(
     uncompiled: float, share: float, seconds: float
@@ -139,7 +139,7 @@ def test_the_bound_holds_whatever_compiling_and_stacking_gain(
         size,
         serial=(0.1, [serial]),
         stacked_uncompiled=(1.9, [serial * uncompiled]),
-        stacked=(10.0, [serial * uncompiled * share]),
+        stacked=(11.5, [serial * uncompiled * share]),
         processes=(2.5, [serial]),
     )
     engine, total = machine.run()
@@ -180,7 +180,7 @@ def test_nothing_but_serial_is_measured_where_the_run_is_short() -> None:
 def test_models_of_many_operations_are_recorded_for_long_runs_only() -> None:
     size, engines = WORKLOADS["mlp"]
     tried = []
-    for rounds in (1_000, 20_000):
+    for rounds in (200, 20_000):
         machine = Machine(size._replace(operations=300, rounds=rounds), **engines)
         machine.choose()
         tried.append("stacked-uncompiled" in machine.log)

@@ -24,8 +24,10 @@ _FLOPS_FOR_THREADS = (
 )
 _FLOPS_FOR_STACKED_THREADS = 5e7  # of a step of all clients
 _IMPORTING, _RECORDING = 1.7, 0.04  # seconds; per operation of the model, with its derivatives: 94 took four
-_COMPILER, _COMPILING = 9.0, 0.08  # seconds where nothing is compiled yet; per operation
-_COMPILED_SHARE = 0.5  # of the time outside matrix products is left after compiling: 0.3 to 0.7 were measured
+_COMPILER, _COMPILING = 11.0, 0.08  # seconds where nothing is compiled yet; per operation
+_COMPILED_SHARE = (
+    0.42  # of the time outside matrix products is left after compiling: 0.26 to 0.6 were measured
+)
 _STARTING = 2.5  # seconds until worker processes run
 _ROUND_TRIP = 0.01  # seconds per round between the worker processes
 _MEASUREMENTS = 3  # of an engine, about
