@@ -19,15 +19,11 @@ from fedkeel.oracle import Oracle
 from fedkeel.settings import RunSettings
 
 _STEP_SECONDS, _FLOPS_PER_SECOND = 1e-4, 1.5e11  # a fast machine
-_FLOPS_FOR_THREADS = (
-    5e6  # of a step; with less work several threads are slower, on a busy machine much slower
-)
+_FLOPS_FOR_THREADS = 5e6  # of a step; a smaller one is slower on several threads, on a busy machine much
 _FLOPS_FOR_STACKED_THREADS = 5e7  # of a step of all clients
 _IMPORTING, _RECORDING = 1.7, 0.04  # seconds; per operation of the model, with its derivatives: 94 took four
 _COMPILER, _COMPILING = 11.0, 0.08  # seconds where nothing is compiled yet; per operation
-_COMPILED_SHARE = (
-    0.42  # of the time outside matrix products is left after compiling: 0.26 to 0.6 were measured
-)
+_COMPILED_SHARE = 0.42  # that compiling leaves of the time outside matrix products; 0.26 to 0.6 were measured
 _STARTING = 2.5  # seconds until worker processes run
 _ROUND_TRIP = 0.01  # seconds per round between the worker processes
 _MEASUREMENTS = 3  # of an engine, about
