@@ -23,6 +23,7 @@ class Traits(NamedTuple):
     memory: int
     gradients: int = 1
     classifier_only: bool = False
+    adamw: bool = True  # AdamW's steps make sense for it
 
 
 TABLE = {
@@ -32,23 +33,23 @@ TABLE = {
     "FedAdam": Traits(1, 1, 0),
     "FedYogi": Traits(1, 1, 0),
     "FedAdagrad": Traits(1, 1, 0),
-    "SCAFFOLD": Traits(2, 2, 1),
+    "SCAFFOLD": Traits(2, 2, 1, adamw=False),
     "FedDyn": Traits(1, 1, 1),
-    "FedCM": Traits(2, 1, 0),
+    "FedCM": Traits(2, 1, 0, adamw=False),
     "FedSAM": Traits(1, 1, 0, gradients=2),
     "MimeLite": Traits(2, 2, 0),
-    "FedLNAG": Traits(2, 2, 0),
-    "FedANAG": Traits(2, 1, 0),
+    "FedLNAG": Traits(2, 2, 0, adamw=False),
+    "FedANAG": Traits(2, 1, 0, adamw=False),
     "FedACG": Traits(1, 1, 0),
-    "FedSAGD": Traits(2, 1, 0),
-    "FedNova": Traits(1, 1, 0),
+    "FedSAGD": Traits(2, 1, 0, adamw=False),
+    "FedNova": Traits(1, 1, 0, adamw=False),
     "FedNTD": Traits(1, 1, 0, classifier_only=True),
     "MOON": Traits(1, 1, 1, classifier_only=True),
     "FedSpeed": Traits(1, 1, 1, gradients=2),
     "FedSMOO": Traits(2, 2, 2, gradients=2),
     "FedInit": Traits(1, 1, 1),
-    "MoFedSAM": Traits(2, 1, 0, gradients=2),
-    "FedGamma": Traits(2, 2, 1, gradients=2),
+    "MoFedSAM": Traits(2, 1, 0, gradients=2, adamw=False),
+    "FedGamma": Traits(2, 2, 1, gradients=2, adamw=False),
 }
 ALL = pytest.mark.parametrize("make", fk.METHODS, ids=lambda make: make.__name__)
 WORK = fk.Work(epochs=1, batch_size=3, lr=0.05, weight_decay=0.01)
@@ -62,6 +63,19 @@ def test_every_method_has_a_row() -> None:
 def vectors(record: Any, d: int) -> int:
     """Count the tensors of model size; scalars ride along."""
     return sum(tensor.numel() == d for _, tensor in leaves(record))
+
+
+@ALL
+def test_adamw_is_taken_or_refused_as_the_table_says(make: Any) -> None:
+    problem, work = tiny_net(SIZES), fk.Work(steps=2, batch_size=3, lr=0.01, optimizer=fk.AdamW())
+    if TABLE[make.__name__].adamw:
+        (after,) = play(problem, make(), rounds=1, cohort=2, work=work)
+        assert after.row["train_loss"] > 0
+        return
+    with pytest.raises(
+        fk.ConfigError, match=r"optimizer = AdamW: .* asks for .* which AdamW's steps do not have"
+    ):
+        fk.train(problem.task, problem.federation, make(), rounds=1, cohort=2, work=work, engine="serial")
 
 
 @ALL

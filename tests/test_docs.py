@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
+import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,6 +38,47 @@ def test_the_regression_example_learns(capsys: pytest.CaptureFixture[str]) -> No
     found = runpy.run_path(str(ROOT / "examples" / "regression.py"))["main"](rounds=15)
     assert min(found.values()) > 0.25
     assert capsys.readouterr().out.count("R²") == 2
+
+
+def test_the_example_with_two_inputs_learns(capsys: pytest.CaptureFixture[str]) -> None:
+    found = runpy.run_path(str(ROOT / "examples" / "two_inputs.py"))["main"](rounds=8)
+    assert min(found.values()) > 0.3
+    assert "upper: float32 of shape (32,)" in capsys.readouterr().out
+
+
+def test_the_example_with_files_reads_those_of_participants() -> None:
+    found = runpy.run_path(str(ROOT / "examples" / "lazy_data.py"))["main"](rounds=8, clients=40)
+    assert found["files"] < 40
+    assert found["accuracy"] > 0.2
+
+
+@pytest.mark.slow
+def test_the_transformer_learns_and_lora_sends_less() -> None:
+    pytest.importorskip("peft", reason="needs the extra examples")
+    pytest.importorskip("transformers", reason="needs the extra examples")
+    found = runpy.run_path(str(ROOT / "examples" / "lora.py"))["main"](rounds=20)
+    assert found["whole"]["accuracy"] > 0.8
+    assert found["LoRA"]["accuracy"] > 0.5
+    assert found["LoRA"]["bytes"] < found["whole"]["bytes"] / 2
+
+
+def test_a_trimmed_mean_of_ones_own_withstands_broken_clients() -> None:
+    found = runpy.run_path(str(ROOT / "examples" / "own_parts.py"))["main"](rounds=15)
+    assert found["trimmed mean"] > found["mean"] + 0.1
+
+
+@pytest.mark.slow
+def test_the_notebook_runs() -> None:
+    nbclient = pytest.importorskip("nbclient", reason="needs the extra examples")
+    nbformat = pytest.importorskip("nbformat", reason="needs the extra examples")
+    notebook = nbformat.read(ROOT / "examples" / "notebook.ipynb", 4)
+    assert not any(cell.get("outputs") for cell in notebook.cells), "it is kept without outputs"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Jupyter's own
+        nbclient.NotebookClient(notebook, timeout=300).execute()
+    shown = [str(output) for cell in notebook.cells for output in cell.get("outputs", [])]
+    assert any("Federation: 50 clients" in text for text in shown)
+    assert any("EarlyStop" in text for text in shown)
 
 
 def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

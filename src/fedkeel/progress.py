@@ -232,6 +232,8 @@ class RunProgress:
     def _overall(self) -> tuple[int, int]:
         """Return the rounds that are done or will not come any more, and all."""
         ended = (self.states[i] not in {_WAITING, _RUNNING} for i in range(len(self.names)))
+        if self.rounds == 0:  # runs that show nothing of themselves: they are counted instead
+            return sum(ended), len(self.names)
         done = sum(self.rounds if over else self.done[i] for i, over in enumerate(ended))
         return done, self.rounds * len(self.names)
 
@@ -257,7 +259,8 @@ class RunProgress:
 
     def _about(self, index: int) -> str:
         score = self.scores[index] or "accuracy —"
-        return f"{self.names[index]}: round {self.done[index]}/{self.rounds}, {score}"
+        of_all = f"/{self.rounds}" if self.rounds else ""
+        return f"{self.names[index]}: round {self.done[index]}{of_all}, {score}"
 
     def _render(self) -> RenderableType:
         bar = Table.grid(padding=(0, 2))

@@ -51,6 +51,8 @@ class RunSettings(RunOptions):
     @field_validator("probes", mode="before")
     @classmethod
     def _are_probes(cls, probes: Any) -> Any:
+        if not isinstance(probes, list | tuple):
+            raise ConfigError(f"probes = {probes!r}: give a list, as in [fk.probes.Divergence()]")
         for probe in probes:
             if not isinstance(probe, Probe):
                 raise ConfigError(f"probes: {probe!r} is not a probe: give one, as in fk.probes.Divergence()")
@@ -59,6 +61,9 @@ class RunSettings(RunOptions):
     @field_validator("reducer")
     @classmethod
     def _reduces(cls, reducer: Any) -> Any:
+        if isinstance(reducer, type):
+            name = reducer.__name__
+            raise ConfigError(f"reducer = {name}: that is a class: give an object, as in fk.Median()")
         if not (hasattr(reducer, "add") and hasattr(reducer, "merge")):
             raise ConfigError(f"reducer = {reducer!r} has no add and merge: give one, as in fk.Median()")
         return reducer

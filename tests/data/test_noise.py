@@ -152,3 +152,9 @@ def test_augmentation_varies_everything_it_may():
     one = torch.arange(1, 10, dtype=torch.uint8).view(1, 1, 3, 3)
     seen = {tuple(p.flatten().tolist()) for p in Augment(pad=1)(one.expand(2000, 1, 3, 3), generator())}
     assert len(seen) == 2 * 3 * 3
+
+
+def test_a_shift_that_may_leave_nothing_of_a_picture_is_refused() -> None:
+    pictures = torch.zeros(2, 1, 8, 8, dtype=torch.uint8)
+    with pytest.raises(DataError, match="pictures have 8×8 pixels, and a shift by 8 may leave nothing"):
+        Augment(pad=8)(pictures, torch.Generator())

@@ -20,8 +20,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedkeel.data.federation import Federation
+from fedkeel.data.samples import InMemory
 from fedkeel.errors import ConfigError, DataError
 from fedkeel.streams import Stream
+from fedkeel.trees import Tree, described
+
+_AT_ONCE = 4096  # pictures that are changed at once, as floats
 
 
 class PictureNoise(Protocol):
@@ -82,11 +86,12 @@ def add_noise(federation: Federation, *noises: PictureNoise, seed: int = 0) -> F
     sizes = federation.offsets.diff()
     clients = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
     x, y = federation.x[federation.index], federation.y[federation.index]
-    for noise in noises:
-        x = noise(x, y, clients, seed)
+    for part in torch.arange(len(x)).split(_AT_ONCE):
+        for noise in noises:
+            x[part] = noise(x[part], y[part], clients[part], seed)
     described = {"noise": [repr(noise) for noise in noises], "noise_seed": seed}
     index = torch.arange(len(x))
-    return replace(federation, x=x, y=y, index=index, origin={**federation.origin, **described})
+    return replace(federation, pool=InMemory(x, y), index=index, origin={**federation.origin, **described})
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,11 @@ class Augment:
         """Vary a batch (n, c, h, w) of bytes or floats; one gather for all its pictures."""
         check_pictures("augmentation", x)
         n, channels, height, width = x.shape
+        if self.pad >= min(height, width):
+            raise DataError(
+                f"{self}: pictures have {height}×{width} pixels, and a shift by {self.pad} may leave nothing "
+                "of them: give a smaller pad"
+            )
         columns = torch.arange(width).expand(n, width)
         if self.flip:
             mirrored = torch.rand(n, 1, generator=generator) < 0.5
@@ -120,11 +130,11 @@ class Augment:
         return padded.gather(2, pixels.reshape(n, 1, -1).expand(n, channels, -1)).view(x.shape)
 
 
-def check_pictures(what: str, x: Tensor) -> None:
+def check_pictures(what: str, x: Tree) -> None:
     """Refuse samples that are no pictures; `what` is for pictures only."""
-    if x.ndim != 4:
+    if not isinstance(x, Tensor) or x.ndim != 4:
         raise DataError(
-            f"{what} is for pictures (channels, height, width), but a sample has shape {tuple(x.shape[1:])}: "
+            f"{what} is for pictures (channels, height, width), but a sample is {described(x)}: "
             "leave it out, or take data of pictures, as cifar10 or mnist"
         )
 

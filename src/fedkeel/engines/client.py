@@ -17,6 +17,7 @@ from fedkeel.probes.base import ClientView
 from fedkeel.records import ClientMemory, nbytes, without_views_of
 from fedkeel.settings import RunSettings
 from fedkeel.streams import Stream
+from fedkeel.trees import count, split
 from fedkeel.vector import Vector, finite
 from fedkeel.walk import Pace, WalkResult, take
 
@@ -144,10 +145,10 @@ def full_gradient(settings: RunSettings, oracle: Oracle, client: int, at: Vector
     x, y = federation.samples(client)
 
     def batches() -> Iterator[Batch]:
-        for part, target in zip(torch.split(x, _FULL_BATCH), torch.split(y, _FULL_BATCH), strict=True):
+        for part, target in zip(split(x, _FULL_BATCH), split(y, _FULL_BATCH), strict=True):
             yield federation.prepare(part), target
 
-    return oracle.full_gradient(at, batches(), len(x))
+    return oracle.full_gradient(at, batches(), count(y))
 
 
 @contextmanager

@@ -90,8 +90,8 @@ def run_job(state: WorkerState, shared: Any, job: Job) -> Any:
         for one in job.clients:
             total.add(settings.reducer, shared.weights[one.order], run_job(state, shared, one))
         return total
-    x, y = (part[job.start : job.start + job.samples] for part in getattr(federation, job.data))
-    return oracle.batch_sums(shared.vectors[job.model], shared.buffers, (x, y), federation.prepare)
+    batch = getattr(federation, job.data).part(job.start, job.start + job.samples)
+    return oracle.batch_sums(shared.vectors[job.model], shared.buffers, batch, federation.prepare)
 
 
 def round_jobs(
