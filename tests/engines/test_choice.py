@@ -150,8 +150,10 @@ def test_the_key_depends_on_model_and_shape_but_not_on_the_method() -> None:
         fingerprint(*question(cohort=3), ["serial"]),
         fingerprint(*question(), ["serial", "stacked"]),
         fingerprint(*question(work=fk.Work(epochs=2, batch_size=5)), ["serial"]),
+        fingerprint(*question(work=fk.Work(epochs=2, batch_size=5, last_batch="drop")), ["serial"]),
+        fingerprint(*question(work=fk.Work(epochs=2, batch_size=4, optimizer=fk.AdamW())), ["serial"]),
     ]
-    assert len({key, *others}) == 5
+    assert len({key, *others}) == 7
     assert key == fingerprint(*question(rounds=3), ["serial"])
     assert key == fingerprint(*question(algorithm=fk.SCAFFOLD()), ["serial"])
 

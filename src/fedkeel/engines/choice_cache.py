@@ -33,7 +33,11 @@ def fingerprint(settings: RunSettings, oracle: Oracle, asked: Sequence[str]) -> 
         "task": settings.task.describe(),
         "layout": repr(oracle.layout),
         "sample": [described(federation.samples(0)[0]), repr(federation.transform)],
-        "sizes": [int(federation.sizes.min()), int(federation.sizes.max()), work.batch_size],
+        "sizes": [int(federation.sizes.min()), int(federation.sizes.max())],
+        "minibatches": sorted(
+            {size for samples in set(federation.sizes.tolist()) for size in work.epoch(samples)}
+        ),
+        "optimizer": work.optimizer is not None,
         "augmented": federation.augment is not None,
         "clip": work.clip is not None,
         "cohort": settings.cohort_size,
