@@ -89,6 +89,8 @@ def measure(workload: Workload, effort: Effort, log: Log) -> dict[str, Any]:
             try:
                 run = play(workload, engine, rounds[row], enough)
             except subprocess.CalledProcessError as problem:
+                if engine in ("serial", "auto"):  # they run every task
+                    raise RuntimeError(f"{workload.name}, {engine}: {problem.stderr}") from None
                 failures[engine] = problem.stderr.strip().splitlines()[-1][:300]
                 log.note(f"{workload.name}: {engine} does not run: {failures[engine]}")
                 continue

@@ -9,31 +9,21 @@ from __future__ import annotations
 import json
 import time
 
-import torch
-
 import fedkeel as fk
-from benchlib.ours import arguments
+from benchlib.ours import arguments, federation
 from benchlib.turns import job
-from benchlib.workloads import Data, Workload, build_model, make_data
+from benchlib.workloads import Workload, build_model, make_data
 
 _TEST = 64  # samples of the test set, so that evaluating takes no time
 _LEAST_ROUNDS = 5
-
-
-def federation(workload: Workload, data: Data) -> fk.Federation:
-    """Return the workload's federation with a small test set."""
-    x, y = data
-    count = workload.clients * workload.samples
-    index, offsets = torch.arange(count), torch.arange(0, count + 1, workload.samples)
-    test = x[:_TEST], y[:_TEST]
-    return fk.Federation(x=x, y=y, index=index, offsets=offsets, classes=workload.classes, test=test)
 
 
 def main() -> None:
     """Train; `enough` seconds after the second round the run is ended."""
     given = job()
     workload = Workload.from_json(given["workload"])
-    data, task = federation(workload, make_data(workload)), fk.Task(build_model(workload))
+    x, y = make_data(workload)
+    data, task = federation(workload, (x, y), (x[:_TEST], y[:_TEST])), fk.Task(build_model(workload))
     ends: list[float] = []
 
     def see(_: object) -> bool:
