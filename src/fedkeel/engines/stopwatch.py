@@ -59,8 +59,8 @@ class _OperationCounter(TorchFunctionMode):
 def operations(settings: RunSettings, oracle: Oracle) -> int:
     """Return about how many operations a forward pass has: the more, the longer recording a step takes."""
     inputs, _ = oracle.to_device(first_batch(settings, limit=2))
-    model = oracle.eval_copy
-    with torch.no_grad(), _OperationCounter() as counter:
+    counter, model = _OperationCounter(), oracle.eval_copy
+    with torch.no_grad(), counter:
         call(model, inputs)
     return counter.count
 
