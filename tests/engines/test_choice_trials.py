@@ -197,6 +197,12 @@ def test_on_a_machine_that_is_slow_to_start_engines_compiling_must_save_more() -
     assert compiled == [True, False]
 
 
+def test_serial_is_predicted_to_be_fast_rather_than_slow() -> None:
+    for size, engines in WORKLOADS.values():
+        assert size.least_seconds < size.total * engines["serial"][1][0] < 5 * size.least_seconds
+    assert MLP._replace(operations=400).least_seconds > 20 * MLP.least_seconds
+
+
 def test_what_is_far_behind_is_measured_once() -> None:
     size = CNN._replace(rounds=100)
     machine = Machine(size, serial=(0.0, [0.01]), serial_2=(0.0, [0.03]))

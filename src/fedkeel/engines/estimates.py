@@ -18,7 +18,7 @@ from fedkeel.engines.stopwatch import operations, steps_to_time
 from fedkeel.oracle import Oracle
 from fedkeel.settings import RunSettings
 
-_STEP_SECONDS, _FLOPS_PER_SECOND = 1e-4, 1.5e11  # a fast machine
+_STEP_SECONDS, _OPERATION_SECONDS, _FLOPS_PER_SECOND = 1e-4, 1e-5, 1.5e11  # a fast machine
 _FLOPS_FOR_THREADS = 5e6  # of a step; a smaller one is slower on several threads, on a busy machine much
 _FLOPS_FOR_STACKED_THREADS = 5e7  # of a step of all clients
 _IMPORTING, _RECORDING = 1.7, 0.04  # seconds; per operation of the model, with its derivatives: 94 took four
@@ -86,7 +86,8 @@ class RunSize(NamedTuple):
     @property
     def least_seconds(self) -> float:
         """Return the seconds that serial takes at least, on a fast machine."""
-        return self.total * (_STEP_SECONDS + self.flops / _FLOPS_PER_SECOND)
+        calls = _STEP_SECONDS + _OPERATION_SECONDS * self.operations
+        return self.total * (calls + self.flops / _FLOPS_PER_SECOND)
 
     @property
     def classes(self) -> list[str]:
