@@ -34,7 +34,7 @@ WORKLOADS = {
     for workload in (
         VERSUS_WORKLOADS["logistic"],
         Workload("mlp", "mlp", (64,), 10, 100, 36, 10, 12, epochs=5),
-        VERSUS_WORKLOADS["cnn"].with_(clients=20, samples=100),
+        VERSUS_WORKLOADS["cnn"].with_(clients=20, samples=100, cohort=4),
         VERSUS_WORKLOADS["lstm"].with_(clients=20),
     )
 }
