@@ -44,7 +44,7 @@ imports: $(STAMP)  ## who may import whom
 	$(BIN)/python -m pytest tests/test_imports.py
 
 fast: $(STAMP)  ## the tests that are not marked slow, imports among them
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow" --hypothesis-profile=check
 
 unit: $(STAMP)  ## all tests
 	$(PYTEST)

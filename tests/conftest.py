@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 # CI judges a change by the same examples every time; at home each run looks at new ones.
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("home", deadline=None)  # a busy core is no failure
+settings.register_profile("check", deadline=None, max_examples=20)  # `make check`: quick
 settings.load_profile("ci" if os.environ.get("CI") else "home")
 
 # Compiled steps are found by their content, so runs of the tests may share them: no result depends on that.
@@ -36,8 +37,21 @@ def empty_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def same_threads() -> Iterator[None]:
+    """No test leaves torch on more threads: those of the test processes would wait for each other."""
+    torch = sys.modules.get("torch")
+    before = torch.get_num_threads() if torch else None
+    yield
+    if torch:
+        assert torch.get_num_threads() == before, "the test leaves torch on another number of threads"
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Where test processes share the files, begin with those of many slow tests: short ones end last."""
+    """Where test processes share the files, begin with the longest: so they end at about the same time."""
     if hasattr(config, "workerinput"):
-        slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
-        items.sort(key=lambda item: -slow[item.path])
+        seconds: Counter[Path] = Counter()
+        for item in items:
+            mark = item.get_closest_marker("slow")
+            seconds[item.path] += (mark.args or (0.3,))[0] if mark else 0
+        items.sort(key=lambda item: -seconds[item.path])

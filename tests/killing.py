@@ -7,12 +7,14 @@ functions, so every failure can be repeated. Nothing is really synced: that matt
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import random
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +24,13 @@ from torch import nn
 import fedkeel as fk
 from fedkeel.running.checkpoints import Checkpoints
 
-ALGORITHMS = {
-    "SCAFFOLD": fk.SCAFFOLD(),
-    "stages": fk.stages((fk.FedDyn(), 3), fk.FedAvg()),
-    "relaxed": fk.relaxed(fk.SCAFFOLD(), beta=0.1),
+RUNS = {  # the method, and whether a finished run keeps the clients' memories
+    "SCAFFOLD": (fk.SCAFFOLD(), True),
+    "without memories": (fk.SCAFFOLD(), False),
+    "stages": (fk.stages((fk.FedDyn(), 3), fk.FedAvg()), True),
+    "relaxed": (fk.relaxed(fk.SCAFFOLD(), beta=0.1), True),
 }
+EVERY_POINT = ("SCAFFOLD", "without memories")  # are killed before every change of the disk
 POINTS = ("fsync", "replace", "mkdir", "unlink", "rmdir")  # what changes the disk, one by one
 LIVES, KILLS = 3, 4  # runs that are killed at random, and how often each
 
@@ -72,10 +76,11 @@ def train(name: str, path: Path) -> None:
     generator = torch.Generator().manual_seed(0)
     clients = [(torch.randn(6, 3, generator=generator), torch.arange(6) % 2) for _ in range(8)]
     torch.manual_seed(0)
+    algorithm, keep_memories = RUNS[name]
     fk.train(
         fk.Task(nn.Linear(3, 2)),
         fk.Federation.from_arrays(clients),
-        ALGORITHMS[name],
+        algorithm,
         rounds=5,
         cohort=3,
         work=fk.Work(epochs=1, batch_size=3),
@@ -83,6 +88,7 @@ def train(name: str, path: Path) -> None:
         run_dir=path,
         resume=True,
         checkpoint_every=2,
+        keep_memories=keep_memories,
     )
 
 
@@ -101,6 +107,19 @@ def attempt(job: Callable[[], object]) -> tuple[bool, Any]:
     if status not in {0, -signal.SIGKILL}:
         raise SystemExit(f"an attempt failed with {status}")
     return status == 0, json.loads(told) if told else None
+
+
+def import_ahead(job: Callable[[], object]) -> None:
+    """Import here what a job imports when it comes to need it: not each of its many children again."""
+
+    def imported() -> list[str]:
+        before = set(sys.modules)
+        job()
+        return sorted(set(sys.modules) - before)
+
+    for module in attempt(imported)[1]:
+        with suppress(Exception):  # some are made by others, some warn of their age
+            importlib.import_module(module)
 
 
 def run(name: str, path: Path, event: int = 0, point: int = 0) -> bool:
@@ -140,13 +159,14 @@ def left(name: str, path: Path) -> dict[str, Any]:
         (client, {n: t.tolist() for n, t in named.items()}) for client, named in loaded.memories
     )
     return {
-        "algorithm": name,
+        "run": name,
         "model": (path / "model.safetensors").read_bytes().hex(),
         "metrics": (path / "metrics.jsonl").read_text(),
         "rounds timed": len((path / "timings.jsonl").read_text().splitlines()),
         "server": {n: t.tolist() for n, t in loaded.tensors.items()},
         "memories": memories,
-        "files": sorted(p.name for p in path.iterdir()),
+        "left out": loaded.left_out,
+        "files": sorted(str(p.relative_to(path)) for p in path.rglob("*")),
         "unfinished": [p.name for p in path.rglob(".*.tmp")],
     }
 
@@ -184,12 +204,13 @@ def at_points(name: str, folder: Path, changes: int) -> int:
 
 def main(scratch: Path, seed: int) -> None:
     rng, report = random.Random(seed), []
-    for name in ALGORITHMS:
+    import_ahead(lambda: train("relaxed", scratch / "first"))
+    for name in RUNS:
         changes, calls = instants(name, scratch / name)
         folder = scratch / f"{name}-killed"
         folder.mkdir()
         kills = randomly(name, folder, calls, rng)
-        if name == "SCAFFOLD":
+        if name in EVERY_POINT:
             kills += at_points(name, folder, changes)
         paths = [scratch / name, *sorted(folder.iterdir())]
         whole, *ends = attempt(lambda name=name, paths=paths: [left(name, path) for path in paths])[1]

@@ -33,6 +33,7 @@ def history(method: Any, targets: np.ndarray, loss: Any, lr: float, **options: A
     return fk.train(fk.Task(model, loss, {}), federation, method, work=work, **options).history
 
 
+@pytest.mark.slow(8)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_where_one_of_a_hundred_clients_moves_the_model_it_stays_as_near_as_fedavg(seed: int) -> None:
     """Moves are noise around the clients' mean; a bound on the offset alone ends 11 % and more away."""
@@ -45,6 +46,7 @@ def test_where_one_of_a_hundred_clients_moves_the_model_it_stays_as_near_as_feda
     assert far(fk.FedInit(fk.Adaptive())) == pytest.approx(far(fk.FedAvg()), rel=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cohort", [1, 10, 50])
 def test_where_all_moves_agree_it_is_momentum(cohort: int) -> None:
     """On one slope the velocity is walk/(1 − ρ·(1 − N/C)): faster than FedAvg, and bounded."""
@@ -103,7 +105,7 @@ def test_beta_stays_between_zero_and_momentum_times_share() -> None:
     assert min(betas) >= 0
 
 
-@pytest.mark.parametrize("engine", ["stacked", *slow("processes")])
+@pytest.mark.parametrize("engine", ["stacked-uncompiled", *slow("processes")])
 def test_every_engine_gives_the_same(engine: str) -> None:
     targets = np.random.default_rng(0).normal(size=(12, SIZE)) + 1
     method = fk.relaxed(fk.stages((fk.FedDyn(), 4), fk.FedAvg()), fk.Adaptive(), aggregate="walk")
@@ -116,7 +118,7 @@ def test_every_engine_gives_the_same(engine: str) -> None:
 
 def test_a_resumed_run_is_the_same(tmp_path: Path) -> None:
     targets = np.random.default_rng(0).normal(size=(12, SIZE)) + 1
-    options = {"cohort": 2, "run_dir": tmp_path, "resume": True}
+    options = {"cohort": 2, "run_dir": tmp_path, "resume": True, "keep_memories": True}
     history(fk.FedInit(fk.Adaptive()), targets, half_square, 0.1, rounds=6, **options)
     resumed = history(fk.FedInit(fk.Adaptive()), targets, half_square, 0.1, rounds=12, **options)
     whole = history(fk.FedInit(fk.Adaptive()), targets, half_square, 0.1, rounds=12, cohort=2)

@@ -204,7 +204,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path) -> None:
     whole = train(rounds=6, algorithm=fk.SCAFFOLD())
-    train(rounds=4, run_dir=tmp_path, checkpoint_every=1, algorithm=fk.SCAFFOLD())
+    train(rounds=4, run_dir=tmp_path, checkpoint_every=1, algorithm=fk.SCAFFOLD(), keep_memories=True)
     newest = max((tmp_path / "checkpoints").iterdir())
     damaged = newest / "server.safetensors"
     content = bytearray(damaged.read_bytes())

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from problems import play, quadratic, tiny_net
-from selecting import slow
+from selecting import one_in, slow
 
 import fedkeel as fk
 from fedkeel.records import leaves
@@ -92,7 +92,7 @@ def test_costs_are_those_of_the_table(make: Any) -> None:
 
 
 @ALL
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float32, *slow(torch.float64)])
 def test_dtype_is_kept(make: Any, dtype: torch.dtype) -> None:
     problem = tiny_net(SIZES)
     problem = problem._replace(task=fk.Task(problem.task.model.to(dtype)))
@@ -128,14 +128,14 @@ def test_the_given_model_and_global_randomness_are_untouched(make: Any) -> None:
         assert now.grad is None
 
 
-@ALL
+@pytest.mark.parametrize("make", one_in(4, fk.METHODS), ids=lambda make: make.__name__)
 @pytest.mark.parametrize("wrap", [lambda m: m, *slow(lambda m: fk.relaxed(m, 0.1))], ids=["plain", "relaxed"])
 def test_survives_a_checkpoint(make: Any, wrap: Any, tmp_path: Path) -> None:
     algorithm = make()
     if make is not fk.FedInit:
         algorithm = wrap(algorithm)
     problem = tiny_net(SIZES)
-    given: dict[str, Any] = {"cohort": 3, "work": WORK, "checkpoint_every": 1}
+    given: dict[str, Any] = {"cohort": 3, "work": WORK, "checkpoint_every": 1, "keep_memories": True}
     whole = fk.train(problem.task, problem.federation, algorithm, rounds=5, cohort=3, work=WORK)
     fk.train(problem.task, problem.federation, algorithm, rounds=2, run_dir=tmp_path, **given)
     resumed = fk.train(
@@ -179,8 +179,9 @@ def convex(classifier: bool) -> tuple[fk.Task, fk.Federation, float, float]:
 @ALL
 def test_converges_on_a_convex_problem(make: Any) -> None:
     """The loss over all clients' data falls by 90 % of what the best known model gains."""
-    task, pooled, first, floor = convex(TABLE[make.__name__].classifier_only)
-    work = fk.Work(steps=3, lr=0.1)
+    classifier = TABLE[make.__name__].classifier_only
+    task, pooled, first, floor = convex(classifier)
+    work = fk.Work(steps=3, lr=0.4 if classifier else 0.1)
     algorithm = GENTLE.get(make.__name__) or make()
-    result = fk.train(task, pooled, algorithm, rounds=100, cohort=4, work=work, eval_every=100)
+    result = fk.train(task, pooled, algorithm, rounds=40, cohort=4, work=work, eval_every=40)
     assert result.history[-1]["loss"] - floor < 0.1 * (first - floor)

@@ -26,6 +26,7 @@ def test_the_method_in_contributing_is_the_example() -> None:
     assert shown.strip() in (ROOT / "examples" / "own_method.py").read_text()
 
 
+@pytest.mark.slow
 def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(ROOT / "examples" / "own_method.py"))["main"](rounds=2)
     printed = capsys.readouterr().out
@@ -33,6 +34,7 @@ def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert "relaxed(FedNudge(beta=0.3)" in printed
 
 
+@pytest.mark.slow
 def test_the_regression_example_learns(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("pandas", reason="needs the extra pandas")
     found = runpy.run_path(str(ROOT / "examples" / "regression.py"))["main"](rounds=15)
@@ -106,6 +108,7 @@ def python_page(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return names
 
 
+@pytest.mark.slow
 def test_the_python_page_runs(python_page: dict[str, Any]) -> None:
     assert len(python_page["partial"].history) == 2
     assert python_page["page_written"]
@@ -115,6 +118,7 @@ def test_the_python_page_runs(python_page: dict[str, Any]) -> None:
     assert python_page["result"].best.column == "top3"
 
 
+@pytest.mark.slow
 def test_the_trimmed_mean_of_the_page_trims(python_page: dict[str, Any]) -> None:
     class Up(NamedTuple):
         delta: torch.Tensor
@@ -128,6 +132,7 @@ def test_the_trimmed_mean_of_the_page_trims(python_page: dict[str, Any]) -> None
     assert repr(reducer) == "TrimmedMean(share=0.2)"
 
 
+@pytest.mark.slow
 def test_the_probe_of_the_page_is_one_where_all_clients_agree(python_page: dict[str, Any]) -> None:
     x, y = python_page["federation"].samples(0)
     alike = fk.Federation.from_arrays([(x, y)] * 4, transform=python_page["federation"].transform)

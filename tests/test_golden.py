@@ -13,12 +13,11 @@ from typing import Any
 
 import pytest
 from golden.cases import FILES
-from selecting import slow
 
 GOLDEN = Path(__file__).parent / "golden"
 EXACT = os.environ.get("FEDKEEL_GOLDEN") == "exact"
 
-LONG = ("methods-float64", "methods-float32", "settings-float32")  # not in `make check`
+LONG = ("methods-float64", "methods-float32", "settings-float64", "settings-float32")  # not in `make check`
 
 
 def differences(found: Any, golden: Any, tolerance: float, path: str = "") -> list[str]:
@@ -40,7 +39,13 @@ def differences(found: Any, golden: Any, tolerance: float, path: str = "") -> li
 
 
 @pytest.mark.filterwarnings("ignore:relaxed")
-@pytest.mark.parametrize("name", [*slow(*LONG), *(name for name in FILES if name not in LONG)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(pytest.param(name, marks=pytest.mark.slow(6)) for name in LONG),
+        *(name for name in FILES if name not in LONG),
+    ],
+)
 def test_the_golden_trace_holds(name: str) -> None:
     golden = json.loads((GOLDEN / f"{name}.json").read_text())
     found = json.loads(json.dumps(FILES[name]()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import tomllib
 from collections.abc import Iterable, Mapping
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
@@ -32,18 +33,29 @@ class Module(NamedTuple):
         return self.name.split(".")[1] if "." in self.name else "fedkeel"
 
 
-def read_package(source: Path) -> dict[str, Module]:
-    """Read all modules of a package by name; imports of a module's names count as imports of the module."""
+def files_of(source: Path) -> dict[str, Path]:
+    """Return the files of a package by the names of their modules."""
     files = {}
     for path in sorted(source.rglob("*.py")):
         parts = path.relative_to(source.parent).with_suffix("").parts
         files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return {name: read_module(name, path.read_text(), files) for name, path in files.items()}
+    return files
 
 
-def read_module(name: str, text: str, known: Iterable[str]) -> Module:
+@cache
+def modules() -> dict[str, Module]:
+    """Read all modules of fedkeel by name; imports of a module's names count as imports of the module."""
+    return {name: read_module(name, parsed(path), FILES) for name, path in FILES.items()}
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def read_module(name: str, tree: ast.Module, known: Iterable[str]) -> Module:
     found, relative, whole = set(), False, False
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
             whole |= any(alias.name == "fedkeel" for alias in node.names)
@@ -93,21 +105,21 @@ def siblings(modules: Mapping[str, Module], folder: str) -> dict[str, set[str]]:
     return graph
 
 
-MODULES = read_package(SOURCE)
-FOLDERS = sorted({name.rpartition(".")[0] for name in MODULES if "." in name})
+FILES = files_of(SOURCE)
+FOLDERS = sorted({name.rpartition(".")[0] for name in FILES if "." in name})
 
 
 def test_the_table_names_every_folder_and_no_other() -> None:
-    assert sorted(TABLE["may_import"]) == sorted({module.folder for module in MODULES.values()})
+    assert sorted(TABLE["may_import"]) == sorted({module.folder for module in modules().values()})
 
 
 def test_each_folder_imports_only_what_the_table_allows() -> None:
-    assert forbidden(MODULES, TABLE["may_import"]) == []
+    assert forbidden(modules(), TABLE["may_import"]) == []
 
 
 def test_the_table_allows_nothing_that_is_not_used() -> None:
     used: dict[str, set[str]] = {folder: set() for folder in TABLE["may_import"]}
-    for module in MODULES.values():
+    for module in modules().values():
         ours = (name for name in module.imports if name.partition(".")[0] == "fedkeel")
         used[module.folder] |= {name.split(".")[1] if "." in name else "fedkeel" for name in ours}
     unused = {
@@ -118,48 +130,52 @@ def test_the_table_allows_nothing_that_is_not_used() -> None:
 
 def test_modules_have_no_cycle() -> None:
     graph = {
-        name: [other for other in module.imports if other in MODULES] for name, module in MODULES.items()
+        name: [other for other in module.imports if other in FILES] for name, module in modules().items()
     }
     assert cycle(graph) is None
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_what_lies_in_a_folder_has_no_cycle(folder: str) -> None:
-    assert cycle(siblings(MODULES, folder)) is None
+    assert cycle(siblings(modules(), folder)) is None
 
 
 def test_imports_name_modules_in_full() -> None:
-    assert [m.name for m in MODULES.values() if m.relative] == []
-    assert [m.name for m in MODULES.values() if m.whole_package] == [], "`import fedkeel` inside the package"
+    assert [m.name for m in modules().values() if m.relative] == []
+    assert [m.name for m in modules().values() if m.whole_package] == [], (
+        "`import fedkeel` inside the package"
+    )
 
 
 def test_planted_mistakes_are_seen() -> None:
-    known = {*MODULES, "fedkeel.methods.planted"}
-    planted = read_module("fedkeel.methods.planted", "from fedkeel.engines.serial import Serial", known)
-    modules = {**MODULES, planted.name: planted}
-    assert forbidden(modules, TABLE["may_import"]) == [
+    known = {*FILES, "fedkeel.methods.planted"}
+    planted = read_module(
+        "fedkeel.methods.planted", ast.parse("from fedkeel.engines.serial import Serial"), known
+    )
+    with_planted = {**modules(), planted.name: planted}
+    assert forbidden(with_planted, TABLE["may_import"]) == [
         "fedkeel.methods.planted imports fedkeel.engines.serial"
     ]
-    loop = read_module("fedkeel.records", "from fedkeel.running.store import Store", known)
-    graph = {name: module.imports for name, module in {**MODULES, loop.name: loop}.items()}
+    loop = read_module("fedkeel.records", ast.parse("from fedkeel.running.store import Store"), known)
+    graph = {name: module.imports for name, module in {**modules(), loop.name: loop}.items()}
     assert "fedkeel.records" in (cycle(graph) or [])
-    assert "running" in (cycle(siblings({**MODULES, loop.name: loop}, "fedkeel")) or [])
-    assert read_module("fedkeel.x", "from . import records", known).relative
-    assert read_module("fedkeel.x", "import fedkeel as fk", known).whole_package
+    assert "running" in (cycle(siblings({**modules(), loop.name: loop}, "fedkeel")) or [])
+    assert read_module("fedkeel.x", ast.parse("from . import records"), known).relative
+    assert read_module("fedkeel.x", ast.parse("import fedkeel as fk"), known).whole_package
 
 
 @pytest.mark.parametrize("package", TABLE["third_party"])
 def test_what_a_folder_may_use_from_elsewhere(package: str) -> None:
     """Heavy packages are imported where the table says: an extra in one module only."""
     users = sorted(
-        m.name for m in MODULES.values() if package in {name.partition(".")[0] for name in m.imports}
+        m.name for m in modules().values() if package in {name.partition(".")[0] for name in m.imports}
     )
     assert users == TABLE["third_party"][package]
 
 
 def test_every_declared_extra_is_used() -> None:
     extras = tomllib.loads(PROJECT.read_text())["project"]["optional-dependencies"]
-    used = {name.partition(".")[0] for module in MODULES.values() for name in module.imports}
+    used = {name.partition(".")[0] for module in modules().values() for name in module.imports}
     imported_as = TABLE["imported_as"]
     for extra, requirements in extras.items():
         if extra in ("dev", "examples"):  # not used by the package itself
@@ -174,12 +190,12 @@ GROUND = {"__future__", "abc", "collections", "contextlib", "dataclasses", "func
 
 @pytest.mark.parametrize("name", ["vector", "layout", "records", "reducers"])
 def test_the_ground_floor_imports_torch_only(name: str) -> None:
-    outside = {other.partition(".")[0] for other in MODULES[f"fedkeel.{name}"].imports} - {"fedkeel"}
+    outside = {other.partition(".")[0] for other in modules()[f"fedkeel.{name}"].imports} - {"fedkeel"}
     assert outside <= GROUND | {"torch"}
 
 
 def test_methods_import_torch_and_nothing_else_from_elsewhere() -> None:
-    for module in MODULES.values():
+    for module in modules().values():
         if module.folder == "methods":
             outside = {other.partition(".")[0] for other in module.imports} - {"fedkeel"}
             assert outside <= GROUND | {"torch"}, module.name
@@ -187,7 +203,7 @@ def test_methods_import_torch_and_nothing_else_from_elsewhere() -> None:
 
 def test_no_pickle_is_read_from_disk() -> None:
     """Checkpoints and data are read without unpickling; workers of one run talk over pipes of their own."""
-    for module in MODULES.values():
+    for module in modules().values():
         if module.folder != "engines":
             pickles = {"pickle", "cloudpickle", "dill", "shelve", "joblib"}
             assert not {name.partition(".")[0] for name in module.imports} & pickles, module.name
@@ -199,7 +215,7 @@ def test_module_level_class_names_are_unique() -> None:
     """One name means one thing. Records nested in methods are not module-level."""
     owners: dict[str, list[str]] = {}
     for path in SOURCE.rglob("*.py"):
-        for node in ast.parse(path.read_text()).body:
+        for node in parsed(path).body:
             if isinstance(node, ast.ClassDef):
                 owners.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
     assert {name: files for name, files in owners.items() if len(files) > 1} == {}

@@ -13,18 +13,18 @@ import pytest
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory) -> list[dict[str, Any]]:
+def report(tmp_path_factory) -> dict[str, dict[str, Any]]:
     scratch = tmp_path_factory.mktemp("killed")
     script = Path(__file__).with_name("killing.py")
     command = [sys.executable, "-W", "error", str(script), str(scratch), "0"]
     subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    return json.loads((scratch / "report.json").read_text())
+    return {found["whole"]["run"]: found for found in json.loads((scratch / "report.json").read_text())}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("case", range(3), ids=["SCAFFOLD", "stages", "relaxed"])
-def test_a_killed_run_resumes_to_the_same_bit(report, case):
-    found = report[case]
+@pytest.mark.slow(4)
+@pytest.mark.parametrize("name", ["SCAFFOLD", "without memories", "stages", "relaxed"])
+def test_a_killed_run_resumes_to_the_same_bit(report, name):
+    found = report[name]
     assert found["whole"]["unfinished"] == []
     assert found["whole"]["rounds timed"] == 5
     for end in found["ends"]:
@@ -33,5 +33,16 @@ def test_a_killed_run_resumes_to_the_same_bit(report, case):
 
 @pytest.mark.slow
 def test_the_kills_were_many_and_hit_every_change_of_the_disk(report):
-    assert report[0]["changes"] > 30
-    assert sum(case["kills"] for case in report) > report[0]["changes"] + 20
+    watched = [report["SCAFFOLD"]["changes"], report["without memories"]["changes"]]
+    assert min(watched) > 30
+    assert sum(found["kills"] for found in report.values()) > sum(watched) + 20
+
+
+@pytest.mark.slow
+def test_what_the_kept_memories_are_the_other_run_leaves_out(report):
+    kept, without = report["SCAFFOLD"]["whole"], report["without memories"]["whole"]
+    assert (kept["left out"], without["left out"]) == (0, len(kept["memories"]))
+    assert without["memories"] == []
+    assert {name: kept[name] for name in ("model", "metrics", "server")} == {
+        name: without[name] for name in ("model", "metrics", "server")
+    }

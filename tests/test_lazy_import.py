@@ -27,10 +27,24 @@ def test_the_package_and_what_needs_no_tensor_import_without_torch() -> None:
     )
 
 
+FIRST_USES = (
+    "import fedkeel as fk\nassert fk.data.load and fk.models.mlp and fk.probes.PROBES and fk.FedAvg()",
+    "from fedkeel import data, models, probes, train\nassert data.load and callable(train)",
+    "from fedkeel import *\nassert relaxed(SCAFFOLD(), beta=0.1)",
+)
+
+
+@pytest.mark.slow
 def test_names_and_subpackages_are_imported_on_first_use() -> None:
-    python("import fedkeel as fk\nassert fk.data.load and fk.models.mlp and fk.probes.PROBES and fk.FedAvg()")
-    python("from fedkeel import data, models, probes, train\nassert data.load and callable(train)")
-    python("from fedkeel import *\nassert relaxed(SCAFFOLD(), beta=0.1)")
+    """Each in a process that knows nothing of fedkeel; torch is imported once for all of them."""
+    python(
+        "import os, torch\n"
+        f"for code in {FIRST_USES}:\n"
+        "    if os.fork() == 0:\n"
+        "        exec(code, {})\n"
+        "        os._exit(0)\n"
+        "    assert os.wait()[1] == 0, code"
+    )
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -39,6 +39,7 @@ def learns(
     return result.history[0]["train_loss"] - result.history[1]["train_loss"]
 
 
+@pytest.mark.slow
 @needs("shakespeare.json")
 def test_the_character_lstm_trains_on_shakespeare() -> None:
     dataset = fk.data.load("shakespeare", roles=4)
@@ -46,6 +47,7 @@ def test_the_character_lstm_trains_on_shakespeare() -> None:
     assert learns(dataset, fk.models.char_lstm(), fk.Natural(), work) > 0.1
 
 
+@pytest.mark.slow
 @needs("cifar10.npz")
 def test_resnet_18_with_group_norm_trains_on_cifar_10() -> None:
     dataset = fk.data.load("cifar10")
@@ -54,6 +56,7 @@ def test_resnet_18_with_group_norm_trains_on_cifar_10() -> None:
     assert learns(dataset, model, fk.DirichletByClient(0.3), work, clients=500, seed=0) > 0.0
 
 
+@pytest.mark.slow
 @needs("cifar10.npz")
 def test_the_cnn_of_fedsagd_trains_on_cifar_10() -> None:
     dataset = fk.data.load("cifar10")

@@ -126,6 +126,7 @@ print(len(result.history))
 """
 
 
+@pytest.mark.slow(9)
 def test_own_transforms_augmentations_losses_and_reducers_resume_in_another_process(tmp_path):
     script = tmp_path / "own.py"
     script.write_text(OWN)

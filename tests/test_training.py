@@ -236,7 +236,7 @@ def test_stages_switch_by_rule_and_the_rows_say_when() -> None:
 
 
 def test_a_run_can_be_made_longer(tmp_path: Path) -> None:
-    train(rounds=2, run_dir=tmp_path)
+    train(rounds=2, run_dir=tmp_path, keep_memories=True)
     longer = train(rounds=5, run_dir=tmp_path, resume=True)
     whole = train(rounds=5)
     assert torch.equal(longer.server.x, whole.server.x)
@@ -280,7 +280,7 @@ def test_float_precisions_may_differ_between_clients() -> None:
 
 
 def test_what_watching_took_is_kept_beside_the_timings(tmp_path: Path) -> None:
-    train(rounds=2, run_dir=tmp_path)
+    train(rounds=2, run_dir=tmp_path, keep_memories=True)
     train(rounds=4, run_dir=tmp_path, resume=True)
     for place, timing in enumerate(read_timings(tmp_path)):
         assert timing["round"] == place

@@ -61,6 +61,9 @@ class Execution(FrozenModel):
     checkpoint_every: Count | None = Field(
         None, description="Rounds between checkpoints; by default one every 20 seconds."
     )
+    keep_memories: bool = Field(
+        False, description="Keep what clients remember of a finished run, so that it can go on."
+    )
 
     @field_validator("engine")
     @classmethod

@@ -115,6 +115,7 @@ def test_the_constants_alone_are_those_the_adviser_uses(fedkeel):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cohort", "largest"), [("3", "0.25"), ("6", "0")])
 def test_an_adaptive_beta_is_judged_by_its_largest(fedkeel, cohort, largest):
     page = fedkeel(*QUICK, "--cohort", cohort, "--method", "fedinit(beta=Adaptive(0.5))").stdout

@@ -128,6 +128,7 @@ def test_folders_are_readable_and_differ_where_methods_do():
     assert one != other
 
 
+@pytest.mark.slow
 def test_the_demo_is_three_methods_on_three_seeds(fedkeel, monkeypatch):
     monkeypatch.setattr(compare, "_DEMO", (*compare._DEMO, "rounds=2", "work.steps=1"))
     result = fedkeel("demo", "--out", "d")

@@ -76,7 +76,17 @@ def test_resume_goes_on_with_a_finished_run(tiny, fedkeel):
     assert again["last_row"] == found["last_row"]
 
 
-@pytest.mark.slow
+def test_a_finished_run_goes_on_with_its_clients_memories_where_they_were_kept(tiny, fedkeel):
+    tiny("--method", "scaffold", "--out", "without")
+    told = fedkeel("resume", "without", "--rounds", "6", code=2).stderr
+    assert "its clients' memories were not kept" in told
+    assert "--keep-memories" in told
+    tiny("--method", "scaffold", "--out", "with", "--keep-memories")
+    found = json.loads(fedkeel("resume", "with", "--rounds", "6", "--json").stdout)
+    assert found["rounds"] == 6
+
+
+@pytest.mark.slow(7)
 def test_ctrl_c_checkpoints_and_resume_gives_the_uninterrupted_run(fedkeel):
     whole = json.loads(fedkeel("run", *LONG, "--json", "--out", "whole").stdout)
     command = [sys.executable, "-m", "fedkeel", "run", *LONG, "--out", "cut"]

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from children import interruptible
+from selecting import slow
 
 from fedkeel.cli.app import COMMANDS, load_command
 from fedkeel.cli.methods import TABLE, method_table
@@ -32,7 +33,7 @@ def imported(*args: str) -> list[str]:
     return ast.literal_eval(done.stderr.splitlines()[-1])
 
 
-@pytest.mark.parametrize("line", ["--help", "--version", "methods", "methods --json", "run --help"])
+@pytest.mark.parametrize("line", ["--help", *slow("--version", "methods", "methods --json", "run --help")])
 def test_what_trains_nothing_imports_nothing_heavy(line):
     assert imported(*line.split()) == []
 
@@ -46,6 +47,7 @@ def test_no_command_imports_anything_heavy_before_it_runs():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.slow
 def test_runs_are_listed_and_shown_without_torch(tiny, fedkeel):
     tiny("--out", "runs/a", "--method", "fedprox(mu=0.1)")
     fedkeel(
@@ -80,7 +82,7 @@ def test_a_mistyped_command_gets_a_suggestion(fedkeel):
     assert "methods" in result.stderr
 
 
-@pytest.mark.parametrize("module", ["typer", "torch"])
+@pytest.mark.parametrize("module", ["typer", *slow("torch")])
 def test_ctrl_c_while_modules_are_imported_prints_no_traceback(tmp_path, module):
     (tmp_path / f"{module}.py").write_text(INTERRUPT)
     path = os.pathsep.join([str(tmp_path), *sys.path[1:]])
@@ -98,10 +100,8 @@ def test_ctrl_c_while_modules_are_imported_prints_no_traceback(tmp_path, module)
 @pytest.mark.parametrize(
     ("redirection", "code", "told"),
     [
-        (">&-", 0, ""),
-        ("2>&-", 0, ""),
         ("> /dev/full", 6, "error: cannot write to standard output: No space left on device\n"),
-        ("| head -c 1 > /dev/null", 0, ""),
+        *slow((">&-", 0, ""), ("2>&-", 0, ""), ("| head -c 1 > /dev/null", 0, "")),
     ],
 )
 def test_a_stdout_that_is_closed_full_or_not_read_ends_without_a_traceback(redirection, code, told):

@@ -81,7 +81,7 @@ def test_stability_goes_on_with_more_pairs(fedkeel: Callable) -> None:
     assert "Invalid value for '--replace'" in fedkeel(*words, "--replace", "x", code=2).stderr
 
 
-@pytest.mark.slow
+@pytest.mark.slow(9)
 def test_ctrl_c_ends_a_study_with_the_line_that_goes_on(tmp_path: Path) -> None:
     words = [*LOOK, "--every", "500", "--rounds", "100000"]
     process = subprocess.Popen(

@@ -34,9 +34,13 @@ SHORT, LONG = {"rounds": 10, "cohort": 2}, {"rounds": 10**7, "cohort": 4}
 
 
 @pytest.fixture(autouse=True)
-def _two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+def _two_cores(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Engines set back the number that they are told, two: afterwards it is again what it was."""
+    before = torch.get_num_threads()
     monkeypatch.setattr(estimates_module.torch, "get_num_threads", lambda: 2)
     monkeypatch.setattr(estimates_module, "available_cores", lambda: 2)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from fedkeel.settings import RunSettings
 from fedkeel.vector import Vector
 from fedkeel.walk import sharp_of
 
-STEPS = 2000
+STEPS = 300  # enough: a step that rounds a term away ends ten times as far from the exact end
 LR, WEIGHT_DECAY = 1e-3, 1e-4  # a step shrinks a weight by 1e-7 of it: about one unit in its last place
 FEATURES, CLASSES, SAMPLES = 120, 4, 12
 VARIANTS = {make.__name__: make for make in fk.METHODS} | {
@@ -189,17 +189,18 @@ def error(name: str, model: Callable[[], nn.Module], engine: str) -> float:
     return float((ours.double() - exact).norm() / (plain.double() - exact).norm())
 
 
-@pytest.mark.parametrize("name", one_in(9, VARIANTS))
+@pytest.mark.parametrize("name", one_in(30, VARIANTS))
 def test_every_method_walks_as_exactly_as_a_textbook(name: str) -> None:
     assert error(name, logistic, "serial") < 1.25
 
 
-@pytest.mark.parametrize("name", one_in(9, KINDS))
+@pytest.mark.parametrize("name", one_in(10, KINDS))
 def test_every_kind_of_stacked_step_does_too(name: str) -> None:
     assert error(name, logistic, "stacked-uncompiled") < 1.25
 
 
-@pytest.mark.parametrize("name", one_in(2, ["FedDyn", "FedLNAG"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["FedDyn", "FedLNAG"])
 def test_stacked_networks_do_too(name: str) -> None:
     assert error(name, network, "stacked-uncompiled") < 1.25
 
@@ -211,6 +212,7 @@ def test_a_momentum_near_one_is_more_exact_than_as_a_factor(
 ) -> None:
     monkeypatch.setitem(VARIANTS, "momentum near one", lambda: fk.FedLNAG(beta=0.999999))
     monkeypatch.setattr(sys.modules[__name__], "LR", 1e-6)
+    monkeypatch.setattr(sys.modules[__name__], "STEPS", 2000)
     assert error("momentum near one", logistic, engine) < 0.9
 
 
@@ -221,6 +223,7 @@ def test_in_the_span_of_the_samples_a_walk_is_more_exact(monkeypatch: pytest.Mon
     assert 4 * inside < error("FedDyn", logistic, "stacked-uncompiled") < 1.25
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["serial", "stacked-uncompiled"])
 def test_weights_without_gradients_decay_at_the_right_rate(
     engine: str, monkeypatch: pytest.MonkeyPatch

@@ -33,7 +33,7 @@ def run(**environment: str) -> tuple[str, int]:
     return printed[0], int(printed[1])
 
 
-@pytest.mark.slow
+@pytest.mark.slow(4)
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library has no such switch")
 def test_freed_memory_is_used_again_without_page_faults() -> None:
     kept, given_back = run(), run(FEDKEEL_KEEP_HEAP="0")
@@ -41,6 +41,6 @@ def test_freed_memory_is_used_again_without_page_faults() -> None:
     assert 4 * kept[1] < given_back[1]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(4)
 def test_a_user_who_has_set_the_allocator_up_is_left_alone() -> None:
     assert run(MALLOC_TRIM_THRESHOLD_="131072")[0] == "False False"

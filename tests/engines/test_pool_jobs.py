@@ -7,6 +7,7 @@ import pickle
 import pytest
 import torch
 from problems import settings_of
+from selecting import slow
 from torch import nn
 
 import fedkeel as fk
@@ -85,7 +86,7 @@ def test_a_job_gives_the_same_wherever_and_however_often_it_runs():
         assert_equal(here.memory, found.memory)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 5])
+@pytest.mark.parametrize("workers", [*slow(1, 5), 2])
 def test_results_are_reduced_in_drawn_order_whatever_order_they_come_in(workers):
     settings, request, memories = setup(19)
     state = WorkerState(settings, False)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pytest
 import torch
 from problems import session_of, settings_of
+from selecting import one_in
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -189,7 +190,7 @@ def assert_equal(one: Session, other: Session) -> None:
     assert timeless[0] == timeless[1]
 
 
-@pytest.mark.parametrize("method", METHODS, ids=lambda method: repr(method()))
+@pytest.mark.parametrize("method", one_in(4, METHODS), ids=lambda method: repr(method()))
 def test_every_method_equals_serial_to_the_bit(method, shared):
     assert_equal(play(shared, method()), play("serial", method()))
 
@@ -220,6 +221,7 @@ def test_a_worker_that_dies_is_replaced_and_changes_nothing(tmp_path):
     assert_equal(died, play("serial", fk.SCAFFOLD(), augment=Mortal(tmp_path, deaths=0)))
 
 
+@pytest.mark.slow
 def test_a_burst_of_deaths_is_survived(tmp_path, quickly):
     """Nine workers die one after another before any job is done."""
     died = play("processes", fk.SCAFFOLD(), augment=Mortal(tmp_path, deaths=9))
@@ -227,6 +229,7 @@ def test_a_burst_of_deaths_is_survived(tmp_path, quickly):
     assert_equal(died, play("serial", fk.SCAFFOLD(), augment=Mortal(tmp_path, deaths=0)))
 
 
+@pytest.mark.slow
 def test_workers_killed_or_stopped_between_rounds_are_replaced(quickly):
     federation = fk.Federation.from_arrays(clients(), augment=jitter)
     options = {"rounds": 3, "cohort": 19, "work": WORK, "engine": "processes", "workers": 2}
@@ -243,6 +246,7 @@ def test_workers_killed_or_stopped_between_rounds_are_replaced(quickly):
     assert_equal(session, play("serial", fk.SCAFFOLD(), rounds=3))
 
 
+@pytest.mark.slow
 def test_workers_outlive_a_fork_server_that_is_killed_and_end_with_the_run():
     options = {"rounds": 3, "cohort": 19, "work": WORK, "engine": "processes", "workers": 2}
     federation = fk.Federation.from_arrays(clients(), augment=jitter)
@@ -263,17 +267,20 @@ def test_workers_outlive_a_fork_server_that_is_killed_and_end_with_the_run():
     assert_equal(session, play("serial", fk.SCAFFOLD(), rounds=3))
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_stopped_amid_a_job_is_replaced(tmp_path, quickly):
     stopped = play("processes", fk.FedAvg(), augment=Mortal(tmp_path, deaths=1, number=signal.SIGSTOP))
     assert_equal(stopped, play("serial", fk.FedAvg(), augment=Mortal(tmp_path, deaths=0)))
 
 
+@pytest.mark.slow
 def test_a_job_that_takes_far_longer_than_others_is_done_again(tmp_path, quickly):
     waited = play("processes", fk.FedAvg(), augment=Endless(tmp_path))
     assert not list(tmp_path.iterdir())
     assert_equal(waited, play("serial", fk.FedAvg(), augment=Mortal(tmp_path, deaths=0)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_client_that_keeps_killing_its_workers_is_named(tmp_path, quickly, number):
     told = {signal.SIGKILL: "SIGKILL", signal.SIGSTOP: "it hung for"}[number]
@@ -397,6 +404,7 @@ def test_shared_memory_has_no_names_that_could_stay_behind(shared):
     assert not any(named.search(text) for text in maps)
 
 
+@pytest.mark.slow
 def test_no_descriptor_stays_open():
     play("processes", fk.FedAvg(), rounds=1)
     before = len(os.listdir("/proc/self/fd"))
@@ -406,7 +414,7 @@ def test_no_descriptor_stays_open():
 
 def test_a_run_begun_serially_goes_on_with_processes_to_the_same_bit(tmp_path):
     federation = fk.Federation.from_arrays(clients(), augment=jitter)
-    options = {"cohort": 19, "work": WORK, "threads": 1, "workers": 2}
+    options = {"cohort": 19, "work": WORK, "threads": 1, "workers": 2, "keep_memories": True}
 
     def run(rounds: int, name: str, engine: str) -> bytes:
         directory = tmp_path / name

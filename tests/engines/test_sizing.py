@@ -37,19 +37,19 @@ def fits(model: nn.Module, batch: int, shape: tuple[int, ...] = (3, 32, 32)) -> 
 
 
 @pytest.mark.parametrize(
-    ("model", "batch", "expected"),
+    ("make", "batch", "expected"),
     [
-        (fk.models.cnn(), 10, True),
-        (fk.models.resnet20(), 50, True),
-        (fk.models.vgg11(), 50, True),
-        (fk.models.vgg11(), 10, False),  # more weights than activations
-        (fk.models.resnet18_gn(), 50, False),
-        (Viewed(), 50, False),
+        (fk.models.cnn, 10, True),
+        (fk.models.resnet20, 50, True),
+        (fk.models.vgg11, 50, True),
+        (fk.models.vgg11, 10, False),  # more weights than activations
+        (fk.models.resnet18_gn, 50, False),
+        (Viewed, 50, False),
     ],
     ids=["cnn", "resnet20", "vgg11", "vgg11, short batches", "resnet18", "view"],
 )
-def test_channels_last_where_activations_outnumber_weights(model: Any, batch: int, expected: bool) -> None:
-    assert fits(model, batch) is expected
+def test_channels_last_where_activations_outnumber_weights(make: Any, batch: int, expected: bool) -> None:
+    assert fits(make(), batch) is expected
 
 
 def test_channels_last_is_for_pictures() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from selecting import one_in
-from test_stacked import distance, pictures, run
+from stacked_runs import distance, pictures, run
 from torch import Tensor, nn
 
 import fedkeel as fk
@@ -59,6 +59,11 @@ def both(task: fk.Task, federation: fk.Federation, method: Any, **options: Any) 
 @pytest.mark.parametrize("method", one_in(9, METHODS), ids=repr)
 def test_batchnorm_walks_as_on_serial(method: Any) -> None:
     assert both(narrow(), flat(SIZES), method) < 1e-10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [fk.FedSAM(rho=0.1), fk.MOON()], ids=repr)
+def test_batchnorm_of_pictures_does_too(method: Any) -> None:
     assert both(wide(), pictures(SIZES), method) < 1e-10
 
 
@@ -93,10 +98,16 @@ class Remembering(nn.Module):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "layer", [Remembering(), nn.BatchNorm1d(5, affine=False), nn.BatchNorm1d(5, momentum=None)], ids=repr
+    ("layer", "methods"),
+    [
+        (Remembering(), [fk.FedAvg(), fk.FedSAM(rho=0.1), fk.MOON()]),
+        (nn.BatchNorm1d(5, affine=False), [fk.FedSAM(rho=0.1)]),
+        (nn.BatchNorm1d(5, momentum=None), [fk.FedAvg(), fk.MOON()]),
+    ],
+    ids=repr,
 )
-def test_any_buffers_may_change_and_count(layer: nn.Module) -> None:
-    for method in (fk.FedAvg(), fk.FedSAM(rho=0.1), fk.MOON()):
+def test_any_buffers_may_change_and_count(layer: nn.Module, methods: list[Any]) -> None:
+    for method in methods:
         assert both(narrow(layer), flat(SIZES), method) < 1e-10
 
 

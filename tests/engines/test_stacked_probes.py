@@ -103,6 +103,7 @@ def test_probes_do_not_change_the_run() -> None:
         assert torch.equal(memory.h_i, watched.memories[client].h_i)
 
 
+@pytest.mark.slow
 def test_varying_cohorts_weights_and_a_median() -> None:
     options: dict[str, Any] = {"cohort": 0.5, "sampling": "bernoulli", "weighting": "samples", "rounds": 5}
     probes: list[Probe] = [Drift(), Diversity(), Divergence(), Cosine()]
@@ -122,6 +123,7 @@ def stop_after_three(row: dict[str, Any]) -> None:
         raise _Stop
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [fk.FedDyn(), fk.SCAFFOLD()], ids=repr)
 def test_a_resumed_run_reports_the_same_numbers_to_the_bit(method: Any, tmp_path: Path) -> None:
     probes, options = probes_for(method), {"rounds": 6}

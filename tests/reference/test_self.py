@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from selecting import slow
 
 from .local import Local, weighted_mean
 from .methods import METHODS, simulate
@@ -399,7 +400,7 @@ def test_stages():
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("relaxed", [None, {}, {"aggregate": "walk"}, {"adaptive": 1.0}])
+@pytest.mark.parametrize("relaxed", [None, *slow({}, {"aggregate": "walk"}, {"adaptive": 1.0})])
 def test_every_method_learns(method, relaxed):
     """Every method, alone and relaxed, lowers the mean loss at its defaults and stays finite."""
 

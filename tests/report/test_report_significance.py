@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.stats import t as student
+from selecting import slow
 
 from fedkeel.report.significance import (
     DRAWS,
@@ -56,6 +57,7 @@ def claims_of_the_winner(scores: Floats, statistics: Floats, critical: float) ->
     return float((statistics[np.arange(len(scores)), winner].max(-1) > critical).mean())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("effect", [0.0, 8.0], ids=["independent", "shared seeds"])
 @pytest.mark.parametrize("pattern", spreads(3))
 def test_equal_methods_are_told_apart_in_at_most_five_per_cent(pattern: str, effect: float) -> None:
@@ -70,6 +72,7 @@ def test_equal_methods_are_told_apart_in_at_most_five_per_cent(pattern: str, eff
     assert np.mean(list(rates.values())) < 0.05 + 2 * error / math.sqrt(len(rates)), rates
 
 
+@pytest.mark.slow
 def test_the_same_check_refuses_a_test_of_each_pair_for_itself() -> None:
     for methods, low, high in ((3, 0.10, 0.13), (5, 0.22, 0.26), (10, 0.48, 0.58)):
         scores = equal_methods(methods, 3, np.ones(methods), 8.0)[:3_000]
@@ -80,7 +83,7 @@ def test_the_same_check_refuses_a_test_of_each_pair_for_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("methods", "seeds", "lead", "found"), [(12, 3, 5, 0.65), (5, 5, 3, 0.8), (3, 10, 2, 0.9)]
+    ("methods", "seeds", "lead", "found"), [*slow((12, 3, 5, 0.65), (5, 5, 3, 0.8)), (3, 10, 2, 0.9)]
 )
 def test_a_lead_is_found(methods: int, seeds: int, lead: float, found: float) -> None:
     scores = equal_methods(methods, seeds, np.ones(methods), 8.0)
@@ -124,6 +127,7 @@ def test_p_falls_to_five_per_cent_at_the_critical_value() -> None:
     assert adjusted_p(np.array([0.0, math.inf]), 4, 3) == pytest.approx([1.0, 2 / DRAWS], rel=1e-3)
 
 
+@pytest.mark.slow
 def test_more_methods_ask_for_more_and_more_seeds_for_less() -> None:
     table = [[critical_value(methods, seeds) for seeds in (3, 5, 10)] for methods in (2, 4, 8, 12)]
     assert (np.diff(table, axis=0) > 0).all()

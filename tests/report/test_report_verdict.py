@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from selecting import slow
 
 from fedkeel.errors import ConfigError
 from fedkeel.report import ComparisonVerdict, Trial, find_verdict, parse_measure
@@ -93,7 +94,7 @@ def test_a_pair_of_three_methods_needs_more_than_the_same_pair_alone():
     assert among.p > alone.p
 
 
-@pytest.mark.parametrize("methods", [2, 3, 6])
+@pytest.mark.parametrize("methods", [2, *slow(3, 6)])
 def test_a_difference_is_resolved_where_the_statistic_exceeds_the_critical_value(methods: int):
     stream = np.random.default_rng(methods)
     for _ in range(20):

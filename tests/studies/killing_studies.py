@@ -5,17 +5,16 @@ It goes on with each until it ends, and tells what it found, and whether a finis
 
 from __future__ import annotations
 
-import importlib
 import json
 import random
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from killing import attempt, kill_at_event, watch_points
+from killing import attempt, import_ahead, kill_at_event, watch_points
 from torch import nn
 
 import fedkeel as fk
@@ -26,7 +25,7 @@ from fedkeel.studies.interaction import FeatureSettings
 from fedkeel.studies.interaction import study as interaction
 from fedkeel.studies.stability import stability
 
-ROUNDS = 5
+ROUNDS = 3
 
 
 def settings() -> RunSettings:
@@ -45,16 +44,16 @@ def settings() -> RunSettings:
 
 
 def run_interaction(path: Path) -> Any:
-    features = FeatureSettings(every=2, points=24, components=3)
+    features = FeatureSettings(every=2, points=12, components=3)
     return [snapshot._asdict() for snapshot in interaction(settings(), features=features, directory=path)]
 
 
 def run_stability(path: Path) -> Any:
-    return stability(settings(), pairs=3, directory=path).as_dict()
+    return stability(settings(), pairs=2, directory=path).as_dict()
 
 
 def run_constants(path: Path) -> Any:
-    effort = Effort(rounds=ROUNDS, points=3, clients=3, close=2, draws=2, products=10)
+    effort = Effort(rounds=ROUNDS, points=2, clients=2, close=1, draws=2, products=4)
     return constants(settings(), effort=effort, directory=path).as_dict()
 
 
@@ -63,19 +62,6 @@ STUDIES: dict[str, Callable[[Path], Any]] = {
     "stability": run_stability,
     "constants": run_constants,
 }
-
-
-def import_ahead(name: str, path: Path) -> None:
-    """Import here what a study imports when it comes to need it: not each of its many children again."""
-
-    def job() -> list[str]:
-        before = set(sys.modules)
-        STUDIES[name](path)
-        return sorted(set(sys.modules) - before)
-
-    for module in attempt(job)[1]:
-        with suppress(Exception):  # some are made by others, some warn of their age
-            importlib.import_module(module)
 
 
 def parts(path: Path) -> dict[str, int]:
@@ -124,12 +110,12 @@ def killed(name: str, path: Path, kills: list[dict[str, int]]) -> tuple[int, boo
 
 def main(scratch: Path) -> None:
     rng, report = random.Random(0), {}
-    for name in STUDIES:
-        import_ahead(name, scratch / f"{name}-first")
+    for name, study in STUDIES.items():
+        import_ahead(partial(study, scratch / f"{name}-first"))
         whole = run(name, scratch / f"{name}-whole")[1]
         changes, calls = instants(name, scratch / f"{name}-counted")
         plans = [[{"point": point}] for point in range(1, changes + 1)]
-        plans += [[{"event": rng.randrange(1, calls)} for _ in range(3)] for _ in range(6)]
+        plans += [[{"event": rng.randrange(1, calls)} for _ in range(3)] for _ in range(4)]
         ends = [killed(name, scratch / f"{name}-{index}", plan) for index, plan in enumerate(plans)]
         report[name] = {
             "changes": changes,

@@ -111,6 +111,7 @@ def test_every_estimate_has_samples_a_spread_and_a_reason(quadratic):
         assert one.samples > 0 or name == "sigma_l2", name
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_numbers():
     task, federation = linear(scattered())
     work = fk.Work(steps=2, lr=0.05, batch_size=2)
@@ -122,6 +123,7 @@ def test_the_same_seed_gives_the_same_numbers():
     assert first.as_dict() != other.as_dict()
 
 
+@pytest.mark.slow
 def test_where_the_loss_stays_above_zero_tau1_goes_to_zero_and_the_study_says_so():
     task, federation = linear(scattered())
     work = fk.Work(steps=1, lr=0.2)
@@ -269,6 +271,7 @@ def test_a_measurement_is_the_mean_and_spread_of_the_clients_gradients():
     assert found.along == pytest.approx(mean.sum())
 
 
+@pytest.mark.slow
 def test_relaxed_methods_tell_the_product_their_proof_drops():
     task, federation = linear(scattered())
     work = fk.Work(steps=2, lr=0.05)
@@ -281,6 +284,7 @@ def test_relaxed_methods_tell_the_product_their_proof_drops():
     assert study(task, federation, fk.FedAvg(), cohort=3, work=work, effort=SMALL).along is None
 
 
+@pytest.mark.slow
 def test_classes_and_buffers_are_measured_too():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2))
@@ -297,6 +301,7 @@ def test_classes_and_buffers_are_measured_too():
 numbers = st.floats(0, 10, allow_subnormal=False)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(numbers, numbers), min_size=1, max_size=12))
 def test_the_frontier_holds_on_all_samples_and_no_pair_beats_it(samples):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from problems import Problem, expect, session_of, settings_of, tiny_net
+from selecting import slow
 
 import fedkeel as fk
 from fedkeel.engines.client import minibatches
@@ -69,6 +70,7 @@ def test_global_stability_is_the_distance_of_two_coupled_runs() -> None:
     assert found.gap == pytest.approx(np.mean(losses[6:]) - np.mean(losses[:6]), rel=1e-8)
 
 
+@pytest.mark.slow
 def test_one_sample_replaced_is_one_sample() -> None:
     federation = eight_clients().federation
     other = with_replacement(federation, 4, 1, "sample", seed=0)
@@ -98,7 +100,7 @@ def walks_by_hand(problem: Problem, settings: RunSettings, round: int) -> list[l
     return [walk + [walk[-1]] * (longest - len(walk)) for walk in walks]
 
 
-@pytest.mark.parametrize("path_bytes", [2**28, 2_000], ids=["one block of steps", "several blocks"])
+@pytest.mark.parametrize("path_bytes", [2**28, *slow(2_000)], ids=["one block of steps", "several blocks"])
 def test_local_stability_is_the_largest_distance_between_two_walks_of_any_round(
     monkeypatch: pytest.MonkeyPatch, path_bytes: int
 ) -> None:
@@ -195,6 +197,7 @@ def test_replaced_clients_are_drawn_early_and_often() -> None:
     assert [one.client for one in found.clients] != sorted(one.client for one in found.clients)
 
 
+@pytest.mark.slow
 def test_the_result_says_who_was_replaced_and_no_curve_is_zero_for_long() -> None:
     found = coupled(fk.FedAvg(), rounds=12, drawn_by=2)
     for one, curve in zip(found.clients, found.curves, strict=True):
@@ -261,7 +264,7 @@ def test_what_cannot_work_is_refused_before_the_first_round(
         coupled(fk.FedAvg(), **options)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(12)
 @pytest.mark.skipif(
     not (Path(os.environ.get("FEDKEEL_DATA", "/nowhere")) / "mnist.npz").exists(),
     reason="mnist.npz is not at hand: set FEDKEEL_DATA to a folder that has it",

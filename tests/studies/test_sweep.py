@@ -48,7 +48,7 @@ def test_a_sweep_runs_what_its_settings_say_and_names_the_best(tmp_path: Path) -
     assert found.plot.count("<path") > 3
 
 
-@pytest.mark.slow
+@pytest.mark.slow(8)
 def test_a_sweep_goes_on_where_it_stopped_and_in_parallel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

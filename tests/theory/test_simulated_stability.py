@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from simulated_stability import METHODS, PER_METHOD, all_cases, counter_example
+from tightness import on_the_page, stability, summary
 
 from fedkeel.theory import fedsagd as fs
 from fedkeel.theory.bound import assemble
 from fedkeel.theory.numeric import geometric
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(1.3)
 
 
 def exceeded(cases) -> list:
@@ -50,3 +51,9 @@ def test_an_old_formula_put_back_is_caught(monkeypatch, name, old):
     monkeypatch.setattr(fs, name, old)
     assert exceeded(all_cases())
     assert {case.method.lower() for case in exceeded(all_cases())} == {name}
+
+
+def test_the_rows_of_the_docs_are_what_comes_out():
+    found = summary(stability())
+    assert on_the_page("Table 1, ") == {name: pytest.approx(row, rel=0.06) for name, row in found.items()}
+    assert max(worst for _, _, worst in found.values()) <= 1

@@ -23,7 +23,7 @@ from fedkeel.tomlfile import dump, inline
 if TYPE_CHECKING:
     from fedkeel.running.round import Row
 
-SPEED_ONLY = ("rounds", "engine", "threads", "workers", "checkpoint_every", "target")
+SPEED_ONLY = ("rounds", "engine", "threads", "workers", "checkpoint_every", "keep_memories", "target")
 
 
 class PlannedRun(NamedTuple):

@@ -28,7 +28,8 @@ def load(run_dir: str | Path, task: Task | None = None) -> Result:
 
     A run that was made from an experiment file knows its model. Of one that was made in Python give the
     `task`, whose module says what the model is; without it everything but models is there. The server's state
-    and the clients' memories are not read: `train(…, run_dir=…, resume=True)` goes on with them.
+    and the clients' memories are not read: `train(…, run_dir=…, resume=True)` goes on with them, after the
+    last round only where the run was to keep them (`keep_memories=True`).
     """
     if not isinstance(run_dir, str | os.PathLike):
         raise ConfigError(f"load: run_dir = {run_dir!r}: give the path of a run's directory")

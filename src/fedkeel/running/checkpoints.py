@@ -4,7 +4,8 @@ A checkpoint is a directory that is filled under a temporary name, synced and re
 a segment: the memories of the clients that changed since the one before; `checkpoint.json` lists the segments
 that are needed, and of a client in several the newest holds. A new segment takes over older ones that are not
 much larger than itself, so the cost of a checkpoint follows the clients that took part, never the population,
-and all segments together stay below twice the memories there are.
+and all segments together stay below twice the memories there are. The checkpoint after a run's last round
+holds the memories only where they are asked for, and says how many it leaves out.
 """
 
 from __future__ import annotations
@@ -40,11 +41,15 @@ class Segment(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """A checkpoint as read: plain values, named tensors, and the clients' memories one after another."""
+    """A checkpoint as read: plain values, named tensors, and the clients' memories one after another.
+
+    `left_out` is the number of memories that there were and that it does not hold.
+    """
 
     values: dict[str, Any]
     tensors: dict[str, Tensor]
     memories: Iterator[tuple[int, dict[str, Tensor]]]
+    left_out: int
 
 
 class Checkpoints:
@@ -61,13 +66,15 @@ class Checkpoints:
         values: Mapping[str, Any],
         tensors: Mapping[str, Tensor],
         store: Store,
+        *,
+        memories: bool = True,
     ) -> None:
-        """Write the checkpoint after `round` rounds."""
+        """Write the checkpoint after `round` rounds, with the clients' memories or without."""
         name = f"round-{round:08d}"
         if name == self.latest:
             return
         dropped, changed = store.changes()
-        moved, kept = _absorb([] if dropped else self._segments, changed)
+        moved, kept = _absorb([] if dropped else self._segments, changed) if memories else (set(), [])
         with storage_errors(self.path):
             temporary = self._fresh(f".{name}.tmp")
             hashes = {_SERVER: _write(temporary / _SERVER, save(_plain(tensors)))}
@@ -75,7 +82,8 @@ class Checkpoints:
                 sha256 = segments.write(temporary / _MEMORIES, store, moved)
                 kept = [*kept, Segment(name, sha256, np.array(sorted(moved)))]
             listed = [[segment.folder, segment.sha256, len(segment.clients)] for segment in kept]
-            index = {"values": dict(values), "sha256": hashes, "segments": listed}
+            left_out = 0 if memories else len(store)
+            index = {"values": dict(values), "sha256": hashes, "segments": listed, "left_out": left_out}
             _write(temporary / _INDEX, json.dumps({**index, "own": _digest(index)}).encode())
             sync_directory(temporary)
             shutil.rmtree(self.path / name, ignore_errors=True)  # a damaged one that was passed over
@@ -83,7 +91,12 @@ class Checkpoints:
             sync_directory(self.path)
             self._segments, self.latest = kept, name
             store.mark_saved()
-            self._prune()
+            self._prune(_KEPT)
+
+    def finish(self, *, goes_on: bool) -> None:
+        """Remove what nothing reads of a run that has ended: it keeps one checkpoint, two if it may go on."""
+        with storage_errors(self.path):
+            self._prune(_KEPT if goes_on else 1)
 
     def read(self, report: Callable[[str], None]) -> Loaded | None:
         """Return the newest whole checkpoint; damaged ones are reported and passed over."""
@@ -113,7 +126,7 @@ class Checkpoints:
             for name, sha256, _ in index["segments"]
         ]
         self._segments, self.latest = found, folder.name
-        return Loaded(index["values"], tensors, self._newest(found))
+        return Loaded(index["values"], tensors, self._newest(found), index.get("left_out", 0))
 
     def _newest(self, found: list[Segment]) -> Iterator[tuple[int, dict[str, Tensor]]]:
         """Yield each client once, from the newest segment that holds it."""
@@ -136,11 +149,11 @@ class Checkpoints:
         (self.path / name).mkdir()
         return self.path / name
 
-    def _prune(self) -> None:
-        """Remove what neither of the last two checkpoints needs; newer ones were damaged and passed over."""
+    def _prune(self, count: int) -> None:
+        """Remove what none of the last checkpoints needs; newer ones were damaged and passed over."""
         present = sorted(p.name for p in self.path.glob("round-*"))
         needed = {name for name in present if name <= str(self.latest)}
-        needed = set(sorted(needed)[-_KEPT:])
+        needed = set(sorted(needed)[-count:])
         for name in tuple(needed):
             try:
                 index = json.loads((self.path / name / _INDEX).read_text())

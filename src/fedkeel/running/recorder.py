@@ -23,8 +23,8 @@ _CHECKPOINT_SECONDS = 20.0
 class Recorder:
     """Writes a session to its run directory and reads it back."""
 
-    def __init__(self, directory: RunDirectory, every: int | None) -> None:
-        self.directory, self.every = directory, every
+    def __init__(self, directory: RunDirectory, every: int | None, *, keep_memories: bool = True) -> None:
+        self.directory, self.every, self.keep_memories = directory, every, keep_memories
         self.checkpoints = Checkpoints(directory.path)
         self._last = time.monotonic()
         self._written = 0  # rows on disk
@@ -36,6 +36,12 @@ class Recorder:
         rounds = session.context.settings.rounds
         if done > rounds:
             raise ConfigError(f"rounds = {rounds}: {self.directory.path} holds {done} rounds: give more")
+        if loaded is not None and loaded.left_out and done < rounds:
+            raise ConfigError(
+                f"rounds = {rounds}: the run in {self.directory.path} ended after round {done}, and its "
+                f"clients' memories were not kept: train all {rounds} rounds in another directory; a run "
+                "that is to go on later keeps them with keep_memories=True (--keep-memories)"
+            )
         session.history[:] = self.directory.keep_rows(done)
         self._written = done
         if loaded is not None:
@@ -66,10 +72,11 @@ class Recorder:
         if session.best is not None:
             values["best"] = session.best.values()
             tensors |= {f"best.{name}": tensor for name, tensor in session.best.tensors().items()}
+        memories = self.keep_memories or not session.finished
         with uninterrupted():
             self._append(session)
             self.directory.sync_rows()
-            self.checkpoints.write(state.round, values, tensors, session.store)
+            self.checkpoints.write(state.round, values, tensors, session.store, memories=memories)
         self._last = time.monotonic()
 
     def _append(self, session: Session) -> None:
@@ -77,6 +84,14 @@ class Recorder:
         for row in session.history[self._written :]:
             self.directory.append(row, session.seconds)
             self._written += 1
+
+    def finish(self, session: Session) -> None:
+        """Remove what nothing reads once the last round is played and the models are written.
+
+        A run that may go on later (it keeps its memories, or was stopped early) keeps both checkpoints.
+        """
+        with uninterrupted():
+            self.checkpoints.finish(goes_on=self.keep_memories or not session.finished)
 
     def rescue(self, session: Session) -> str:
         """Write a checkpoint of what is good, and say where it is."""

@@ -51,6 +51,7 @@ def train(
     reducer: Reducer | None = None,
     eval_every: int = 1,
     checkpoint_every: int | None = None,
+    keep_memories: bool = False,
     threads: int | None = None,
     workers: int | None = None,
     device: str | torch.device = "cpu",
@@ -77,6 +78,8 @@ def train(
         reducer: what stands between uploads and server; `Mean()` by default.
         eval_every: evaluate the model after every so many rounds, and after the last.
         checkpoint_every: rounds between checkpoints; by default one every 20 seconds.
+        keep_memories: keep what the clients remember when the run is finished. Without it a method whose
+            clients remember something cannot go on with more rounds later; the other methods can.
         threads: threads of a local step; by default from the size of a step.
         workers: processes of the engine "processes"; by default one per core.
         device: where the model and its vectors live.
@@ -106,6 +109,7 @@ def train(
         workers=workers,
         device=str(device),
         checkpoint_every=checkpoint_every,
+        keep_memories=keep_memories,
     )
     listeners = CallbackList(callback)
     with shown_run(settings, progress) as display:
@@ -138,11 +142,14 @@ def run(
             result = result_of(session, {}, None, stopped_by)
         else:
             with closing(RunDirectory(Path(run_dir))) as directory:
-                recorder = Recorder(directory, execution.checkpoint_every)
+                recorder = Recorder(
+                    directory, execution.checkpoint_every, keep_memories=execution.keep_memories
+                )
                 manifest = take_up(session, recorder, experiment)
                 stopped_by = _play(session, recorder, manifest, callbacks)
                 result = result_of(session, manifest, directory.path, stopped_by)
                 write_end(directory, manifest, result)
+                recorder.finish(session)
         try:
             callbacks.run_end(result)
         except Exception as problem:

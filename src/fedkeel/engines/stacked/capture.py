@@ -49,9 +49,12 @@ def capture(function: Callable[..., Sequence[Tensor]], examples: list[Tensor], *
 
 def record(function: Callable[..., Sequence[Tensor]], examples: list[Tensor]) -> fx.GraphModule:
     """Return the operations that a function runs on the examples, with tall products transposed."""
+    from torch._guards import TracingContext, tracing  # noqa: PLC0415
+    from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: PLC0415
     from torch.fx.experimental.proxy_tensor import make_fx  # noqa: PLC0415  half a second to import
 
-    return transpose_tall_products(make_fx(function)(*examples))
+    with tracing(TracingContext(FakeTensorMode())):  # one for all shapes it notes, not one for each
+        return transpose_tall_products(make_fx(function)(*examples))
 
 
 def _compile(graph: fx.GraphModule, examples: list[Tensor]) -> Replay:
