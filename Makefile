@@ -63,7 +63,7 @@ examples: $(STAMP)  ## the Transformer and the notebook, with the packages they 
 wheel: $(STAMP)  ## build the wheel and try it in a new environment
 	.ci/wheel $(BIN)/python
 
-bench: $(STAMP)  ## against a bare PyTorch loop and the peers, interleaved (35 minutes): docs/benchmark.md
+bench: $(STAMP)  ## against a bare PyTorch loop and the peers, interleaved (45 minutes): docs/benchmark.md
 	$(BIN)/python benchmarks/run.py $(BENCH)
 
 hooks: $(STAMP)  ## check before every commit and push

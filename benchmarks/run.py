@@ -19,7 +19,7 @@ from benchlib.workloads import QUICK as QUICK_WORKLOADS
 from benchlib.workloads import WORKLOADS
 
 ROOT = Path(__file__).parents[1]
-PARTS = ("versus", "methods", "sweeps")
+PARTS = ("versus", "methods", "sweeps", "choices")
 
 
 def main() -> None:
@@ -65,6 +65,11 @@ def _measure(results: dict[str, Any], options: argparse.Namespace, plan: Plan, l
             results["methods"] = inside.methods(plan, log, _best_threads(results))
         if "sweeps" in options.parts:
             results["sweeps"] = inside.sweeps(plan, log)
+    if "choices" in options.parts:
+        from benchlib import choices  # noqa: PLC0415  imports torch
+
+        effort = choices.Effort()
+        results["choices"] = [choices.measure(one, effort, log) for one in choices.WORKLOADS.values()]
 
 
 def _best_threads(results: dict[str, Any]) -> int | None:
@@ -124,7 +129,7 @@ def _options() -> argparse.Namespace:
     add = parser.add_argument
     add("--workloads", nargs="+", choices=list(WORKLOADS), help="default: all; logistic, cnn where --quick")
     add("--peers", nargs="*", choices=list(REQUIREMENTS), default=list(REQUIREMENTS))
-    add("--parts", nargs="+", choices=PARTS, help="default: all, without sweeps where --quick")
+    add("--parts", nargs="+", choices=PARTS, help="default: all; versus, methods where --quick")
     add("--repetitions", type=int, help="interleaved pairs of each workload, at most")
     add("--quick", action="store_true", help="about four minutes, wide intervals; installs nothing")
     add("--keep", action="store_true", help="measure again what is named; the rest of the page stays")

@@ -13,6 +13,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 from benchlib.bare import Bare, Variant
+from benchlib.choices import WholeRun, table, within
 from benchlib.ours import session
 from benchlib.race import interleave
 from benchlib.report import markdown
@@ -153,3 +154,23 @@ def test_the_page_tells_what_was_measured_and_what_was_not() -> None:
     assert "logistic: flwr / fedkeel ≥ 50 | — | not measured" in page
     assert page.count("busy with other work") == 1
     assert "- `more`: today, 1 minutes" in page
+
+
+def test_a_long_run_is_extrapolated_from_its_rounds_and_a_whole_one_is_not() -> None:
+    played = WholeRun(rounds=5, ends=[9.0, 10.0, 11.0, 12.0, 13.0], total=13.5, chose="serial 1")
+    assert played.round_seconds == 1.0
+    assert played.seconds(5) == 13.5
+    assert played.seconds(100) == 10.0 + 98
+    assert WholeRun(100, played.ends, 13.5, "serial 1").seconds(100) == 108.0
+
+
+@pytest.mark.parametrize(
+    ("auto", "good"), [(7.9, True), (8.1, False)], ids=["three seconds more", "more than that"]
+)
+def test_auto_is_held_to_the_best_engine(auto: float, good: bool) -> None:
+    row = {"row": 10, "rounds": 7, "seconds": {"serial": 10.0, "stacked": 5.0}, "auto": auto}
+    row |= {"chose": "serial 2", "whole": True}
+    assert within(row) is good
+    line = table([{"workload": {"name": "mlp"}, "rows": [row]}]).splitlines()[-1]
+    assert line.startswith(f"| mlp | 10 | 7 | 10.0 | — | 5.0 | — | {auto} | serial, 2 threads | ")
+    assert ("too long" in line) is not good

@@ -18,11 +18,12 @@ from fedkeel.settings import RunSettings
 _ENDLESS = 1_000_000
 
 
-def federation(workload: Workload, data: Data) -> fk.Federation:
+def federation(workload: Workload, data: Data, test: Data | None = None) -> fk.Federation:
     """Return the workload's federation: clients own neighbouring samples."""
     count = workload.clients * workload.samples
     index, offsets = torch.arange(count), torch.arange(0, count + 1, workload.samples)
-    return fk.Federation((data[0], data[1]), index=index, offsets=offsets, classes=workload.classes)
+    parts = {"index": index, "offsets": offsets, "classes": workload.classes}
+    return fk.Federation((data[0], data[1]), **parts, test=test)
 
 
 def arguments(workload: Workload) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from benchlib.choices import MOST_RATIO, MOST_SECONDS
+from benchlib.choices import table as choices_table
 from benchlib.figures import BEST, METHODS, VERSUS, Figure, compare
 from benchlib.stats import FEW, Ratio, median, ratio, verdict
 from benchlib.versus import BARE, BARE_KEPT, ENGINES, SERIAL
@@ -15,7 +17,7 @@ _BUSY = 0.5  # load a core before the start from which the machine counts as bus
 def markdown(results: dict[str, Any]) -> str:
     """Return the page."""
     parts = [_head(results), _versus(results), _engines(results), _methods(results)]
-    parts += [_sweeps(results), _figures(results), _notes(results)]
+    parts += [_sweeps(results), _choices(results), _figures(results), _notes(results)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -135,6 +137,18 @@ def _sweeps(results: dict[str, Any]) -> str:
         for value, seconds in found.items()
     ]
     return "## What a round costs\n\n" + _table(["against", "at", "milliseconds per round"], rows)
+
+
+def _choices(results: dict[str, Any]) -> str:
+    if not results.get("choices"):
+        return ""
+    told = (
+        "Seconds of a run from the call of `train` to its end, choosing and compiling included, every run "
+        "with an empty cache. A row's length is what serial takes; ≈ is extrapolated from the start and some "
+        f"seconds of rounds. Auto may take {MOST_RATIO:g} times the best engine's seconds, "
+        f"or {MOST_SECONDS:g} s more."
+    )
+    return f"## What auto chooses\n\n{told}\n\n{choices_table(results['choices'])}"
 
 
 def _figures(results: dict[str, Any]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from fedkeel.engines.choice import decide
 from fedkeel.engines.contract import Choice, Engine, Unsuited
 from fedkeel.engines.malloc import keep_freed_memory
@@ -17,7 +19,8 @@ from fedkeel.settings import RunSettings
 def settle(settings: RunSettings, execution: Execution, oracle: Oracle) -> Choice:
     """Return the engine to take: the one that was asked for, or for "auto" the one that suits the run."""
     if execution.engine == "auto":
-        return decide(settings, oracle, build, threads=execution.threads)
+        with_workers = partial(build, workers=execution.workers)
+        return decide(settings, oracle, with_workers, threads=execution.threads, workers=execution.workers)
     return Choice(execution.engine, execution.threads)
 
 

@@ -18,11 +18,14 @@ from fedkeel.oracle import Oracle
 from fedkeel.settings import RunSettings
 from fedkeel.trees import described
 
-_VERSION = 2  # of the files, and of how engines are measured
+_VERSION = 3  # of the files, and of how engines are measured
 
 
-def fingerprint(settings: RunSettings, oracle: Oracle, candidates: Sequence[str]) -> str:
-    """Return the key of a kind of run: model, shapes, cohort, machine and version; not the method."""
+def fingerprint(settings: RunSettings, oracle: Oracle, asked: Sequence[str]) -> str:
+    """Return the key of a kind of run: model, shapes, cohort, machine and version; not the method.
+
+    `asked` are the engines in question, and what else decides between them.
+    """
     federation, work = settings.federation, settings.work
     facts = {
         "form": _VERSION,
@@ -30,13 +33,17 @@ def fingerprint(settings: RunSettings, oracle: Oracle, candidates: Sequence[str]
         "task": settings.task.describe(),
         "layout": repr(oracle.layout),
         "sample": [described(federation.samples(0)[0]), repr(federation.transform)],
-        "sizes": [int(federation.sizes.min()), int(federation.sizes.max()), work.batch_size],
+        "sizes": [int(federation.sizes.min()), int(federation.sizes.max())],
+        "minibatches": sorted(
+            {size for samples in set(federation.sizes.tolist()) for size in work.epoch(samples)}
+        ),
+        "optimizer": work.optimizer is not None,
         "augmented": federation.augment is not None,
         "clip": work.clip is not None,
         "cohort": settings.cohort_size,
         "machine": [platform.node(), platform.machine(), os.cpu_count(), torch.get_num_threads()],
         "torch": torch.__version__,
-        "asked": list(candidates),
+        "asked": list(asked),
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 from torch import Tensor, nn
 
@@ -23,6 +25,11 @@ def first_batch(settings: RunSettings, limit: int) -> Batch:
 def batch_size(settings: RunSettings) -> int:
     """Return how many samples a step has."""
     return settings.work.batch_size or int(settings.federation.sizes[0])
+
+
+def available_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def sensible_threads(settings: RunSettings, oracle: Oracle) -> int:

@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
-from fedkeel.algorithm import Algorithm
 from fedkeel.engines.contract import Choice, Engine, RoundRequest
 from fedkeel.engines.sizing import first_batch, step_flops
 from fedkeel.oracle import Oracle
@@ -25,6 +25,7 @@ _LONG_STEP = 5e8  # operations
 _SHORT_RUN = 1e8  # operations; of short steps more are timed, since the first costs of a walk count for all
 _REPETITIONS = 5
 _ENOUGH_SECONDS = 0.3
+_SMALL_RATE = 1e-6  # of the run's; not zero, for methods divide by the length of a walk
 
 Build = Callable[[Choice, RunSettings, Oracle], Engine]
 Measurement = Callable[[], float]  # runs a cohort once and returns the seconds per step of one client
@@ -38,22 +39,25 @@ def steps_to_time(settings: RunSettings, flops: float) -> int:
     return min(steps, settings.work.count(int(settings.federation.sizes[0])))
 
 
-class _OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts the tensor operations inside its block."""
+class _OperationCounter(TorchFunctionMode):
+    """Counts the functions inside its block that give tensors.
 
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.count: int = 0
+    `TorchDispatchMode` would see more, but imports torch's compiler: more than a second.
+    """
 
-    def __torch_dispatch__(
+    count = 0
+
+    def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        self.count += 1
-        return func(*args, **(kwargs or {}))
+        result = func(*args, **(kwargs or {}))
+        first = result[0] if isinstance(result, tuple) and result else result
+        self.count += isinstance(first, Tensor)
+        return result
 
 
 def operations(settings: RunSettings, oracle: Oracle) -> int:
-    """Return how many tensor operations a forward pass has: the more, the longer recording a step takes."""
+    """Return about how many operations a forward pass has: the more, the longer recording a step takes."""
     inputs, _ = oracle.to_device(first_batch(settings, limit=2))
     counter, model = _OperationCounter(), oracle.eval_copy
     with torch.no_grad(), counter:
@@ -69,18 +73,18 @@ def timer(
     build: Build,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Iterator[Measurement]:
-    """Build an engine; yield a function that times a few steps of a cohort at rate zero.
+    """Build an engine; yield a function that times a few steps of a cohort by the run's own method.
 
-    How many clients an engine runs at once depends on the cohort, so it is as large as in the run, except for
-    serial. The first run, which compiles and warms up, is not timed. Raises `Unsuited` where the engine does
-    not suit the task.
+    So the run finds recorded and compiled what it needs. How many clients an engine runs at once depends on
+    the cohort, so it is as large as in the run, except for serial. The first run, which compiles and warms
+    up, is not timed. Raises `Unsuited` where the engine does not suit the task.
     """
     oracle = Oracle(settings.task, device)
     steps = steps_to_time(settings, step_flops(settings, oracle, recurrent=True))
     short = settings.changed(work=replace(settings.work, epochs=None, steps=steps), reducer=Mean())
     cohort = settings.cohort_size
     clients = list(range(min(cohort, 2) if choice.engine == "serial" else cohort))
-    request = _request(oracle, clients)
+    request = _request(settings, oracle, clients)
     memory = ClientMemory(request.algorithm.enlist(request.down.x))
 
     def measure() -> float:
@@ -103,8 +107,9 @@ def best_of(measure: Measurement, enough: Callable[[float], bool], clock: Callab
     return best
 
 
-def _request(oracle: Oracle, clients: list[int]) -> RoundRequest:
-    """Return a round of FedAvg at rate zero: all of a step's work, and it cannot diverge."""
-    algorithm = Algorithm()
+def _request(settings: RunSettings, oracle: Oracle, clients: list[int]) -> RoundRequest:
+    """Return the first round of a run, at a rate so small that it cannot diverge."""
+    algorithm = settings.stages.parts[0].method
     down = algorithm.broadcast(algorithm.init(oracle.point.clone()))
-    return RoundRequest(algorithm, 0, 0.0, down, oracle.buffers.clone(), clients, [1.0] * len(clients))
+    lr = _SMALL_RATE * settings.work.rate(0, settings.rounds)
+    return RoundRequest(algorithm, 0, lr, down, oracle.buffers.clone(), clients, [1.0] * len(clients))

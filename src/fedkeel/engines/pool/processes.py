@@ -6,7 +6,6 @@ models that are evaluated. The result is the serial engine's to the bit.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from multiprocessing import current_process
@@ -21,7 +20,7 @@ from fedkeel.engines.pool.queue import JobQueue
 from fedkeel.engines.pool.sharing import UNPICKLABLE, Known, SharedFile, Spans, dumps
 from fedkeel.engines.pool.worker import torch_switches
 from fedkeel.engines.serial import threads
-from fedkeel.engines.sizing import fits_channels_last
+from fedkeel.engines.sizing import available_cores, fits_channels_last
 from fedkeel.errors import ConfigError
 from fedkeel.evaluation import mean
 from fedkeel.oracle import EVALUATION_BATCH, Oracle
@@ -49,7 +48,7 @@ class Processes:
             raise Unsuited("a daemonic process, as in multiprocessing.Pool, may not start worker processes")
         start_fork_server()
         oracle.channels_last = fits_channels_last(settings, oracle)
-        self.settings, self.oracle, self.workers = settings, oracle, workers or _cores()
+        self.settings, self.oracle, self.workers = settings, oracle, workers or available_cores()
         self._files = SharedFile(), SharedFile()  # of the settings, and of what the jobs of a round share
         self._known: Known = {}
         if settings.federation.test is None:
@@ -141,7 +140,3 @@ def _unsendable(settings: RunSettings) -> str:
             except UNPICKLABLE:
                 return f"{type(owner).__name__}.{name}"
     return "the method's state"
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

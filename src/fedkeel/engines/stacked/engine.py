@@ -99,7 +99,7 @@ class Stacked:
         oracle.channels_last = fits_channels_last(settings, oracle)
         self.threads = threads or sensible_threads(settings, oracle)
         self.name = "stacked" if compiled else "stacked-uncompiled"
-        self.compiled = compiled and not _convolves(oracle.module)
+        self.compiled = compiled and is_compiled(oracle.module)
         size = _bytes_per_client(settings, oracle, self.shape)
         self.capacity = max(1, min(memory // size, max(_LEAST_CLIENTS, _CACHE // size)))
         self._linear = linear_model(settings, oracle)
@@ -280,10 +280,10 @@ def _tensors(inputs: Record) -> list[Tensor]:
     return found
 
 
-def _convolves(module: nn.Module) -> bool:
-    """Tell whether a model has convolutions: they are slower compiled."""
+def is_compiled(module: nn.Module) -> bool:
+    """Tell whether steps of a model are compiled: convolutions are slower so."""
     kinds = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
-    return any(isinstance(layer, kinds) for layer in module.modules())
+    return not any(isinstance(layer, kinds) for layer in module.modules())
 
 
 def _of_client(record: Record, index: int) -> Record:
