@@ -149,7 +149,7 @@ def test_a_result_evaluates_other_data() -> None:
 def test_other_data_goes_through_the_runs_transform() -> None:
     clients = [(torch.full((4, 3), 200, dtype=torch.uint8), torch.arange(4)) for _ in range(2)]
     federation = fk.Federation.from_arrays(clients, transform=lambda x: x.double() / 255)
-    result = fk.train(PROBLEM.task, federation, fk.FedAvg(), rounds=2, **OPTIONS)
+    result = fk.train(PROBLEM.task, federation, fk.FedAvg(), rounds=2, evaluate_on="clients", **OPTIONS)
     assert result.evaluate(clients[0])["loss"] == pytest.approx(result.history[-1]["loss"])
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, InstanceOf, field_validator, model_validator
 
 from fedkeel.algorithm import Algorithm
-from fedkeel.data.federation import Federation
+from fedkeel.data.federation import Batch, Federation
 from fedkeel.errors import ConfigError
 from fedkeel.methods.stages import Stages, as_stages
 from fedkeel.options import RunOptions
@@ -69,6 +69,27 @@ class RunSettings(RunOptions):
         if not 1 <= self.cohort_size <= clients:
             raise ConfigError(f"cohort = {self.cohort}: there are {clients} clients, so give 1 to {clients}")
         return self
+
+    @model_validator(mode="after")
+    def _has_the_test_set(self) -> RunSettings:
+        if self.evaluate_on == "test" and self.federation.test is None:
+            raise ConfigError(
+                "evaluate_on = 'test': the federation has no test set: give it one, or choose 'clients' for "
+                "all clients' data, or 'nothing'"
+            )
+        return self
+
+    @property
+    def evaluated_on(self) -> Literal["test", "clients", "nothing"]:
+        """Return what the model is evaluated on; by default the test set, or nothing where there is none."""
+        return self.evaluate_on or ("nothing" if self.federation.test is None else "test")
+
+    @property
+    def evaluation_data(self) -> Batch | None:
+        """Return the samples that the model is evaluated on, None where that is nothing."""
+        if self.evaluated_on == "nothing":
+            return None
+        return self.federation.everything if self.evaluated_on == "clients" else self.federation.test
 
     @property
     def stages(self) -> Stages:

@@ -136,11 +136,13 @@ def _print(name: str, found: dict[str, Any]) -> None:
     from fedkeel.report.tables import shown_bytes  # noqa: PLC0415
 
     sent = shown_bytes(found["bytes_down"] + found["bytes_up"])
-    parts = [f"accuracy {_percent(found['accuracy'])}"]
+    parts = [f"accuracy {_percent(found['accuracy'])}"] if found["loss"] is not None else []
     parts += [f"{key} {_percent(value)}" for key, value in found["accuracies"].items()]
     if found["best"] is not None:
         parts.append(f"best {_percent(found['best']['accuracy'])} after round {found['best']['round']}")
-    parts += [f"loss {found['loss']:.4f}", f"{sent} sent", shown_time(found["seconds"])]
+    name_of_loss = "train_loss" if found["loss"] is None else "loss"
+    loss = f"{name_of_loss.replace('_', ' ')} {found['last_row'][name_of_loss]:.4f}"
+    parts += [loss, f"{sent} sent", shown_time(found["seconds"])]
     lines = [f"{name}: {found['rounds']} rounds", "  " + ", ".join(parts)]
     if found["target"] is not None:
         reached = found["rounds_to_target"]

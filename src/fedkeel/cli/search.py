@@ -59,6 +59,7 @@ def sweep(
     as_json: opt.Json = False,
 ) -> None:
     """Run one setting over several values and seeds, in parallel; a table, the best setting, a plot."""
+    from fedkeel.columns import shown_score  # noqa: PLC0415
     from fedkeel.experiments.sweep import Sweep, play, report  # noqa: PLC0415
     from fedkeel.report.tables import MethodSummary, cells, reachable_target  # noqa: PLC0415  heavy
 
@@ -72,7 +73,7 @@ def sweep(
 
     def done(trial: Trial, count: int, kept: bool) -> None:
         time_left.count(now=not kept)
-        end = trial.problem or f"accuracy {100 * (trial.rows[-1]['accuracy'] or 0):.1f} %"
+        end = trial.problem or shown_score(trial.rows[-1]) or "not evaluated"
         left = ", kept from before" if kept else time_left
         text = f"{count} of {len(jobs)}: {trial.method}, seed {trial.seed}: {end}{left}"
         screen.print(text, style="dim", markup=False, soft_wrap=True)

@@ -8,6 +8,7 @@ from fedkeel.report.measures import FINAL, Measure
 from fedkeel.report.ranking import Difference, RankedMethod
 
 MOST_SEEDS = 100  # more are never asked for
+_UNSCORED = "give the data a test set and the task a metric accuracy, or set evaluate_on to clients"
 
 
 def write_sentence(
@@ -30,10 +31,16 @@ def write_sentence(
         for one in ranking
         if one.diverged
     ]
-    lost = [one.method for one in ranking if one.rank is None and not one.diverged]
+    left = [one for one in ranking if one.rank is None and not one.diverged]
+    lost = [one.method for one in left if one.unfinished]
+    unscored = [one.method for one in left if not one.unfinished]
     if lost:
         sentences.append(f"{_and(lost)} did not finish.")
-    if not ranked:
+    if unscored:
+        sentences.append(
+            f"{_and(unscored)} {'has' if len(unscored) == 1 else 'have'} no accuracy: {_UNSCORED}."
+        )
+    if not ranked and len(unscored) < len(ranking):
         sentences.insert(0, "No method finished on every seed, so there is nothing to compare.")
     return " ".join(sentences)
 

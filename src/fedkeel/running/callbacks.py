@@ -98,10 +98,15 @@ class CallbackList:
             _check(one)
 
     @property
+    def selections(self) -> list[Selection]:
+        """Return what callbacks go by."""
+        found = (getattr(one, "selection", None) for one in self.given)
+        return [one for one in found if isinstance(one, Selection)]
+
+    @property
     def selection(self) -> Selection | None:
         """Return what the best round is chosen by; None where no callback says."""
-        found = (getattr(one, "selection", None) for one in self.given)
-        return next((one for one in found if isinstance(one, Selection) and one.metric), None)
+        return next((one for one in self.selections if one.metric), None)
 
     def run_begin(self, rows: Sequence[Row]) -> str | None:
         """Tell all that a run begins; return who ends it at once, None where nobody does."""

@@ -75,8 +75,7 @@ def _check_loss(task: Task, output: Tensor, target: Tensor) -> None:
 
 def _check_metrics(settings: RunSettings, oracle: Oracle, output: Tensor, target: Tensor) -> None:
     """Every metric must be one number; those of all samples may need more than two, and then get all."""
-    federation, task = settings.federation, settings.task
-    samples = int(federation.offsets[len(federation)]) if federation.test is None else len(federation.test[0])
+    task, samples = settings.task, _evaluated_samples(settings)
     if whole := needing_all(task.scores):
         check_size(whole, output.nbytes / len(target), samples)
     for name, metric in task.metrics.items():
@@ -99,10 +98,19 @@ def _check_metrics(settings: RunSettings, oracle: Oracle, output: Tensor, target
             ) from None
 
 
+def _evaluated_samples(settings: RunSettings) -> int:
+    """Return the number of samples that the model is evaluated on, without gathering them."""
+    federation = settings.federation
+    if settings.evaluated_on == "test" and federation.test is not None:
+        return len(federation.test[0])
+    return int(federation.sizes.sum()) if settings.evaluated_on == "clients" else 0
+
+
 def _evaluate_all(settings: RunSettings, oracle: Oracle, name: str, output: Tensor, target: Tensor) -> None:
     """Try a metric that two samples are too few for on all that is evaluated."""
-    federation = settings.federation
-    data = federation.everything if federation.test is None else federation.test
+    federation, data = settings.federation, settings.evaluation_data
+    if data is None:
+        return
     point, buffers = oracle.point.clone(), oracle.buffers.clone()
     try:
         oracle.evaluate(point, buffers, data, federation.prepare)

@@ -10,11 +10,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from fedkeel.columns import shown_score, shown_value
 from fedkeel.data.federation import Batch, Federation, Transform
 from fedkeel.engines.contract import Choice
 from fedkeel.errors import ConfigError, DataError
 from fedkeel.oracle import Oracle, device_of
-from fedkeel.progress import shown_score, shown_time
+from fedkeel.progress import shown_time
 from fedkeel.records import Record
 from fedkeel.running.round import Row
 from fedkeel.summary import as_html, as_text
@@ -112,10 +113,11 @@ class Result:
         facts = {}
         score = next((text for row in reversed(rows) if (text := shown_score(row)) is not None), None)
         if score is not None:
-            facts["score"] = score
+            facts["score"] = str(score)
+        elif rows:
+            facts["train loss"] = f"{rows[-1]['train_loss']:.4f}; nothing was evaluated"
         if self.best is not None:
-            value = self.best.row[self.best.column]
-            shown = f"{100 * value:.1f} %" if self.best.column.startswith("accuracy") else f"{value:.4f}"
+            shown = shown_value(self.best.column, self.best.row[self.best.column])
             facts["best"] = f"{self.best.column} {shown} after round {self.best.round + 1}"
         facts["engine"] = str(self.choice)
         if self.stopped_by is not None:

@@ -121,11 +121,10 @@ def aggregate(context: RunContext, state: RunState, request: RoundRequest, resul
 
 def evaluate(context: RunContext, state: RunState) -> Row:
     """Return loss and metrics of every model the method reports; None in rounds without evaluation."""
-    settings, federation = context.settings, context.settings.federation
+    settings, data = context.settings, context.settings.evaluation_data
     row: Row = dict.fromkeys(["loss", *settings.task.metrics, "accuracy"])
-    if state.round % settings.eval_every and state.round != settings.rounds:
+    if data is None or (state.round % settings.eval_every and state.round != settings.rounds):
         return row
-    data = federation.everything if federation.test is None else federation.test
     models = context.algorithm(state).models(state.server)
     found = context.engine.evaluate(list(models.values()), state.buffers, data)
     for index, (name, scores) in enumerate(zip(models, found, strict=True)):

@@ -5,11 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from fedkeel.columns import RUN_COLUMNS
 from fedkeel.errors import ConfigError, did_you_mean
+from fedkeel.running.round import RunContext
 
 _MODES = {"accuracy": "max", "loss": "min", "train_loss": "min", "mse": "min", "mae": "min", "r2": "max"}
+
+
+class RunColumns(NamedTuple):
+    """The columns that the history of a run will have.
+
+    `scores` are the loss and the metrics of its models, which are None throughout where nothing is
+    `evaluated`; `others` are of the run itself and of its probes.
+    """
+
+    scores: tuple[str, ...]
+    others: tuple[str, ...]
+    evaluated: bool
 
 
 @dataclass(frozen=True)
@@ -45,23 +59,40 @@ class Selection:
 
     def score(self, row: Mapping[str, Any]) -> float | None:
         """Return how good a round is, more being better; None where the row does not say."""
-        self._check(row)
         value = row.get(self.column(row))
-        if value is None or not math.isfinite(value):
+        if value is None:
+            return None
+        if not isinstance(value, int | float):
+            raise ConfigError(f"metric = {self.metric!r}: that column holds no number: {value!r}")
+        if not math.isfinite(value):
             return None
         mode = self.mode or self._usual or _MODES[self.column(row)]
         return float(value) if mode == "max" else -float(value)
 
-    def _check(self, row: Mapping[str, Any]) -> None:
-        """Refuse a column that never holds a number."""
-        metric, evaluated = self.metric, row.get("loss") is not None
-        if metric is None or row.get(metric) is not None:
-            if metric is not None and not isinstance(row[metric], int | float):
-                raise ConfigError(f"metric = {metric!r}: that column holds no number: {row[metric]!r}")
-            return
-        unknown = metric not in row and (evaluated or "/" not in metric)
-        if unknown or (metric == "accuracy" and evaluated):
-            numbers = [name for name, value in row.items() if isinstance(value, float)]
+    def check(self, columns: RunColumns) -> None:
+        """Refuse a column that the history will not have, or that will hold nothing."""
+        metric = self.metric
+        if not columns.evaluated and (metric is None or metric in columns.scores):
             raise ConfigError(
-                f"metric = {metric!r}: the history has no such column; {did_you_mean(metric, numbers)}"
+                f"metric = {metric or 'accuracy'!r}: this run evaluates nothing: give the federation a test "
+                "set, or take evaluate_on='clients', or metric='train_loss'"
             )
+        if metric == "cohort":
+            raise ConfigError("metric = 'cohort': that column holds no number: choose another")
+        known = [*columns.scores, *columns.others]
+        if metric is not None and metric not in known:
+            raise ConfigError(
+                f"metric = {metric!r}: the history has no such column; {did_you_mean(metric, known)}"
+            )
+
+
+def columns_of(context: RunContext) -> RunColumns:
+    """Return the columns that the history of a run will have."""
+    settings, x = context.settings, context.oracle.point
+    methods = [part.method for part in context.stages.parts]
+    models = dict.fromkeys(name for one in methods for name in list(one.models(one.init(x)))[1:])
+    plain = ["loss", *settings.task.metrics]
+    scores = [*plain, *(f"{score}/{model}" for model in models for score in plain)]
+    probes = [name for probe in context.panel.probes for name in probe.names(context.oracle.layout)]
+    others = [name for name in (*RUN_COLUMNS, *probes) if name not in ("loss", "cohort")]
+    return RunColumns(tuple(scores), tuple(others), settings.evaluated_on != "nothing")

@@ -20,10 +20,11 @@ from fedkeel.running.best import BestKeeper
 from fedkeel.running.callbacks import CallbackLike, CallbackList
 from fedkeel.running.ending import result_of, write_end
 from fedkeel.running.interrupts import uninterrupted
-from fedkeel.running.manifest import describe, manifest_of, same_experiment, same_start
+from fedkeel.running.manifest import describe, evaluated_as_before, manifest_of, same_experiment, same_start
 from fedkeel.running.recorder import Recorder
 from fedkeel.running.result import Result
 from fedkeel.running.run_directory import RunDirectory, read_manifest
+from fedkeel.running.selection import columns_of
 from fedkeel.running.session import Session, open_session
 from fedkeel.running.shown import shown_run
 from fedkeel.running.store import Store
@@ -49,6 +50,7 @@ def train(
     weighting: Literal["uniform", "samples"] = "uniform",
     reducer: Reducer | None = None,
     eval_every: int = 1,
+    evaluate_on: Literal["test", "clients", "nothing"] | None = None,
     checkpoint_every: int | None = None,
     threads: int | None = None,
     workers: int | None = None,
@@ -62,7 +64,7 @@ def train(
 
     Args:
         task: model, loss and metrics. The given module is never changed.
-        federation: the clients' data, and a test set to evaluate on (else all clients' data serves).
+        federation: the clients' data, and a test set to evaluate on, if any.
         algorithm: a method, a plug-in on one, or `stages(...)`.
         rounds: communication rounds in all; with `resume`, a larger number goes on from a finished run.
         cohort: clients per round: a count (int) or a fraction (float).
@@ -75,6 +77,8 @@ def train(
         weighting: "uniform", or by number of "samples".
         reducer: what stands between uploads and server; `Mean()` by default.
         eval_every: evaluate the model after every so many rounds, and after the last.
+        evaluate_on: "test" evaluates it on the test set, "clients" on all clients' data, which may take
+            longer than the training; by default on the test set, and on "nothing" where there is none.
         checkpoint_every: rounds between checkpoints; by default one every 20 seconds.
         threads: threads of a local step; by default from the size of a step.
         workers: processes of the engine "processes"; by default one per core.
@@ -97,6 +101,7 @@ def train(
         weighting=weighting,
         reducer=Mean() if reducer is None else reducer,
         eval_every=eval_every,
+        evaluate_on=evaluate_on,
         probes=tuple(probes),
     )
     execution = Execution(
@@ -127,9 +132,9 @@ def run(
     callbacks = callback if isinstance(callback, CallbackList) else CallbackList(callback)
     before = _begun(run_dir, resume)
     if before is not None:
-        execution = execution.as_before(before)
+        execution, settings = execution.as_before(before), evaluated_as_before(settings, before)
     with closing(open_session(settings, execution)) as session:
-        session.best = BestKeeper(callbacks.selection)
+        session.best = _best_keeper(session, callbacks)
         if run_dir is None:
             stopped_by = _play(session, None, {}, callbacks)
             result = result_of(session, {}, None, stopped_by)
@@ -146,6 +151,15 @@ def run(
             _attach(problem, result)
             raise
         return result
+
+
+def _best_keeper(session: Session, callbacks: CallbackList) -> BestKeeper:
+    """Check the columns that callbacks go by, and return what keeps the best model."""
+    if callbacks.selections:
+        columns = columns_of(session.context)
+        for selection in callbacks.selections:
+            selection.check(columns)
+    return BestKeeper(callbacks.selection)
 
 
 def take_up(
