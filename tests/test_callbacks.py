@@ -17,6 +17,8 @@ from torch import nn
 import fedkeel as fk
 from fedkeel.running.run_directory import read_manifest, read_rows
 
+pytestmark = pytest.mark.filterwarnings("ignore:the best round is selected on the test set")
+
 WORK = fk.Work(epochs=1, batch_size=3, lr=0.1)
 
 
@@ -155,7 +157,8 @@ def test_an_early_stop_is_a_normal_end_of_a_run_on_disk(
     result = train(run_dir=tmp_path, callback=stop)
     assert (tmp_path / "model.safetensors").exists()
     assert (tmp_path / "best.safetensors").exists()
-    end = {"rounds": 4, "stopped_by": "EarlyStop(2)", "best": {"round": 1, "column": "accuracy"}}
+    best = {"round": 1, "column": "accuracy", "selected_on": "test"}
+    end = {"rounds": 4, "stopped_by": "EarlyStop(2)", "best": best}
     assert read_manifest(tmp_path)["end"] == end
     again = train(run_dir=tmp_path, resume=True, callback=stop)  # it is over
     assert len(again.history) == 4

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from problems import tiny_net
+from selecting import slow
 from torch import nn
 
 import fedkeel as fk
@@ -30,7 +31,7 @@ def weights(result: fk.Result) -> torch.Tensor:
     return nn.utils.parameters_to_vector(result.model.parameters())
 
 
-@pytest.mark.parametrize("engine", ["serial", "stacked-uncompiled", "processes"])
+@pytest.mark.parametrize("engine", ["serial", *slow("stacked-uncompiled", "processes")])
 def test_without_a_test_set_nothing_is_evaluated(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = train(evaluate_on="clients", engine=engine)
     monkeypatch.setattr(fk.Federation, "everything", property(lambda self: pytest.fail("all were gathered")))

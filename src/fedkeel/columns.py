@@ -22,6 +22,7 @@ RUN_COLUMNS = (
     "bytes_up",
     "seconds",
 )
+VALIDATION = "validation_"  # begins the columns of validation data, as validation_accuracy
 PROBE_COLUMNS = ("global_update", "local_updates", "drift", "divergence", "diversity")
 COLUMNS = RUN_COLUMNS + PROBE_COLUMNS
 
@@ -38,10 +39,12 @@ class ShownScore(NamedTuple):
 
 def shown_score(row: Mapping[str, Any]) -> ShownScore | None:
     """Return what a row says of the model in a word or two; None where it was not evaluated."""
-    found = next((name for name in ("accuracy", "loss") if row.get(name) is not None), None)
-    return None if found is None else ShownScore(found, shown_value(found, row[found]))
+    names = (f"{prefix}{name}" for prefix in ("", VALIDATION) for name in ("accuracy", "loss"))
+    found = next((name for name in names if row.get(name) is not None), None)
+    return None if found is None else ShownScore(found.replace("_", " "), shown_value(found, row[found]))
 
 
 def shown_value(column: str, value: float) -> str:
     """Return a value of a column of the history as text, an accuracy in percent."""
-    return f"{100 * value:.1f} %" if column.startswith("accuracy") else f"{value:.4f}"
+    is_accuracy = column.removeprefix(VALIDATION).startswith("accuracy")
+    return f"{100 * value:.1f} %" if is_accuracy else f"{value:.4f}"

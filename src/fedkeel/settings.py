@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, InstanceOf, field_validator, model_validator
 
 from fedkeel.algorithm import Algorithm
+from fedkeel.columns import VALIDATION
 from fedkeel.data.federation import Batch, Federation
 from fedkeel.errors import ConfigError
 from fedkeel.methods.stages import Stages, as_stages
@@ -85,11 +87,19 @@ class RunSettings(RunOptions):
         return self.evaluate_on or ("nothing" if self.federation.test is None else "test")
 
     @property
-    def evaluation_data(self) -> Batch | None:
-        """Return the samples that the model is evaluated on, None where that is nothing."""
-        if self.evaluated_on == "nothing":
-            return None
-        return self.federation.everything if self.evaluated_on == "clients" else self.federation.test
+    def evaluation_prefixes(self) -> list[str]:
+        """Return what the names of columns begin with: validation data has columns of its own."""
+        return ["", VALIDATION] if self.federation.validation is not None else [""]
+
+    def evaluation_sets(self) -> Iterator[tuple[str, Batch]]:
+        """Yield the samples that the model is evaluated on, each with the prefix of its columns."""
+        federation = self.federation
+        if self.evaluated_on == "clients":
+            yield "", federation.everything
+        elif self.evaluated_on == "test" and federation.test is not None:
+            yield "", federation.test
+        if federation.validation is not None:
+            yield VALIDATION, federation.pick(federation.validation.first(len(federation)))
 
     @property
     def stages(self) -> Stages:

@@ -5,8 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+TINY = ("--clients=4", "--cohort=2", "--steps=1", "--batch-size=8", "--rounds=2")
+
 
 def test_a_run_without_evaluation_says_its_training_loss(tiny: Callable) -> None:
     done = tiny("--evaluate-on", "nothing")
     assert re.search(r"^  train loss \d", done.stdout, re.MULTILINE)
     assert "accuracy" not in done.stdout
+
+
+def test_a_sweep_says_what_its_best_value_was_selected_on(fedkeel: Callable) -> None:
+    line = ("sweep", "work.lr", "--values=0.1", "--seeds=1", "--workers=1", *TINY)
+    assert (
+        "Best: 0.1 (selected on validation data: mean accuracy" in fedkeel(*line, "--validation=0.2").stdout
+    )
+    assert "Best: 0.1 (selected on the test set, whose mean accuracy" in fedkeel(*line).stdout
+    assert "Best: none (nothing is best" in fedkeel(*line, "--evaluate-on=nothing").stdout
+
+
+def test_a_search_says_what_it_selected_on(fedkeel: Callable) -> None:
+    line = ("tune", "work.lr=choice(0.1)", "--trials=1", *TINY)
+    assert "selected on validation data: mean accuracy" in fedkeel(*line, "--validation=0.2").stdout
+    assert "selected on the test set" in fedkeel(*line).stdout

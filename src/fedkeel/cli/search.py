@@ -88,7 +88,11 @@ def sweep(
     shown = "target" if goal is None else f"{100 * goal:g} %"
     headings = (over, "final accuracy", f"rounds to {shown}", f"sent to {shown}", "seconds")
     console().print(plain_table(headings, [cells(MethodSummary(**line)) for line in found["table"]]))
-    ends = [f"Best: {found['best']}", *found["problems"], f"Plot: {directory / 'sweep.svg'}"]
+    ends = [
+        f"Best: {found['best'] or 'none'} ({found['best_note']})",
+        *found["problems"],
+        f"Plot: {directory / 'sweep.svg'}",
+    ]
     console().print("\n" + "\n".join(ends), markup=False, soft_wrap=True)
 
 
@@ -107,6 +111,7 @@ def tune(
     from fedkeel.experiments.comparison import changes  # noqa: PLC0415  heavy
     from fedkeel.experiments.tune import knob  # noqa: PLC0415
     from fedkeel.experiments.tune import tune as search  # noqa: PLC0415
+    from fedkeel.report.choosing import ChosenValue  # noqa: PLC0415
 
     directory = out or paths.fresh("tune")
     screen = console(stderr=True)
@@ -132,6 +137,7 @@ def tune(
     lines = [f"{found.trials} trials, {found.pruned} pruned, {found.failed} diverged"]
     if found.accuracy is not None:
         lines.append(f"best accuracy {100 * found.accuracy:.1f} %: {' '.join(found.settings)}")
+        lines.append(ChosenValue("", found.accuracy, found.column or "accuracy").note)
         whole = changes(experiment.with_settings(found.settings))
         lines.append("run it: fedkeel run " + " ".join(f"--set {shlex.quote(s)}" for s in whole))
     console().print("\n".join([*lines, f"kept in {directory}"]), markup=False, soft_wrap=True)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fedkeel.data.arrays import Batch, arrays
+from fedkeel.data.client_rows import ClientRows, hold_out_rows
 from fedkeel.data.tables import in_numbers
 from fedkeel.errors import DataError
 from fedkeel.identity import stable_name
@@ -34,7 +35,8 @@ class Federation:
 
     Samples stay in their compact form (images as uint8); `transform` makes a batch what the model takes and
     `augment` varies it, keyed by (seed, round, client). The first `len(self)` clients take part in
-    training; `held_out` further ones never do and serve to measure participation gaps.
+    training; `held_out` further ones never do and serve to measure participation gaps. `validation` are rows
+    that were taken from clients to select models and settings by: nobody trains on them.
     """
 
     x: Tensor
@@ -46,6 +48,7 @@ class Federation:
     augment: Augmentation | None = None
     classes: int | None = None
     held_out: int = 0
+    validation: ClientRows | None = None
     origin: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -83,6 +86,8 @@ class Federation:
             "targets": targets if self.classes is None else f"{self.classes} classes",
             "test set": "none" if self.test is None else f"{len(self.test[0]):,} samples",
         }
+        if self.validation is not None:
+            facts["validation"] = f"{len(self.validation.first(len(self))):,} samples of the clients"
         if self.held_out:
             facts["held out"] = f"{self.held_out} further clients"
         origin = [f"{key} {value}" for key, value in self.origin.items() if key != "labels"]
@@ -179,10 +184,26 @@ class Federation:
             raise DataError(f"cannot hold out {clients} of {len(self)} clients: at least one must take part")
         return replace(self, held_out=self.held_out + clients)
 
+    def with_validation(self, share: float, *, seed: int = 0) -> Federation:
+        """Hold a share of every client's samples out of its training, to select models and settings by."""
+        if self.validation is not None:
+            raise DataError(f"with_validation({share!r}): validation data is held out already: do it once")
+        stream = Stream(seed).branch("validation")
+        own = ClientRows(self.index, self.offsets)
+        (index, offsets), taken = hold_out_rows(own, len(self), share, stream, "validation")
+        origin = {**self.origin, "validation": share, "validation_seed": seed}
+        return replace(self, index=index, offsets=offsets, validation=taken, origin=origin)
+
     def fingerprint(self) -> str:
         """Return a hash of all samples, targets and the split."""
         digest = hashlib.sha256()
-        for name, tensor in (*self._tensors(), ("index", self.index), ("offsets", self.offsets)):
+        further = (
+            ()
+            if self.validation is None
+            else zip(("validation", "its offsets"), self.validation, strict=True)
+        )
+        own = (("index", self.index), ("offsets", self.offsets))
+        for name, tensor in (*self._tensors(), *own, *further):
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
             digest.update(tensor.contiguous().numpy().data)
         digest.update(stable_name((self.held_out, self.transform, self.augment)).encode())

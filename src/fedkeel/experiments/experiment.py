@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from fedkeel.algorithm import Algorithm
     from fedkeel.data import Dataset, Federation
     from fedkeel.methods import Stages
+    from fedkeel.running.callbacks import CallbackLike
     from fedkeel.running.result import Result
-    from fedkeel.running.round import Row
     from fedkeel.settings import RunSettings
     from fedkeel.task import Task
 
@@ -100,6 +100,9 @@ class DataSettings(_Section):
     )
     seed: Seed | None = Field(None, description="Seed of the split, instead of the run's.")
     held_out: Annotated[int, Field(ge=0)] = Field(0, description="Clients held out of training.")
+    validation: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        None, description="Share of each client's samples held out for validation, as 0.1."
+    )
     noise: Annotated[list[str] | None, BeforeValidator(_read_noise)] = Field(
         None, description='Noise on pictures, as "ChannelGains(0.2)" or ClassBrightness; repeatable.'
     )
@@ -250,7 +253,10 @@ class Experiment(RunOptions, Execution):
             raise
         except (ValueError, TypeError) as problem:
             raise DataError(f"data {data.name!r}: {problem}") from None
-        return federation.hold_out(data.held_out) if data.held_out else federation
+        federation = federation.hold_out(data.held_out) if data.held_out else federation
+        return (
+            federation if data.validation is None else federation.with_validation(data.validation, seed=seed)
+        )
 
     def task(self, federation: Federation) -> Task:
         """Build the model for the data; the same seed gives the same initial weights."""
@@ -292,7 +298,7 @@ class Experiment(RunOptions, Execution):
         run_dir: str | Path | None = None,
         *,
         resume: bool = False,
-        callback: Callable[[Row], None] | None = None,
+        callback: CallbackLike | None = None,
     ) -> Result:
         """Train; see `fedkeel.train`."""
         from fedkeel.running.train import run  # noqa: PLC0415  heavy

@@ -30,6 +30,7 @@ from fedkeel.report import (
     summarise,
 )
 from fedkeel.report.charts import draw_chart
+from fedkeel.report.choosing import ChosenValue, choose
 from fedkeel.report.curves import accuracy_curves
 from fedkeel.report.style import html_table
 from fedkeel.report.tables import cells, headings, why_diverged
@@ -73,10 +74,15 @@ class RunGrid:
     def best(self) -> Any:
         """Return the method or value with the highest mean score; None where none is without a diverged seed.
 
-        The accuracies are of the test set where there is nothing else: what is chosen by them flatters.
+        It is chosen by validation data where the runs have some. Else it is chosen by the test set, and its
+        accuracy there flatters: `chosen.note` says which.
         """
-        winner = self.verdict.winner
-        return None if winner is None else self.choices[winner]
+        return None if self.chosen.value is None else self.choices[self.chosen.value]
+
+    @property
+    def chosen(self) -> ChosenValue:
+        """Return by what the best was chosen."""
+        return choose(self.trials, parse_measure(self.measure))
 
     def save_page(self, path: str | Path) -> Path:
         """Write table, verdict and curves as one HTML file."""
@@ -97,7 +103,7 @@ class RunGrid:
         return path
 
     def __repr__(self) -> str:
-        return f"{as_lines(self._headings(), self._cells())}\n\n{self.verdict.sentence}"
+        return f"{as_lines(self._headings(), self._cells())}\n\n{self._conclusion()}"
 
     def _repr_html_(self) -> str:
         curves = accuracy_curves(self.trials)
@@ -107,7 +113,12 @@ class RunGrid:
             # as a picture of its own, so that its style sheet stays out of the notebook's page
             picture = f'<img src="data:image/svg+xml;base64,{b64encode(drawn.file().encode()).decode()}">'
         table = html_table(self._headings(), self._cells())
-        return f"{table}<p>{escape(self.verdict.sentence)}</p>{picture}"
+        return f"{table}<p>{escape(self._conclusion())}</p>{picture}"
+
+    def _conclusion(self) -> str:
+        """Return the verdict; of a sweep also the best value, and by what it was chosen."""
+        best = f"\nBest: {self.chosen.value or 'none'} ({self.chosen.note})" if self.kind == "value" else ""
+        return f"{self.verdict.sentence}{best}"
 
     def _headings(self) -> list[str]:
         return [self.kind, *headings(self.target, parse_measure(self.measure))[1:]]

@@ -68,7 +68,8 @@ def _best(
         return None
     round, column = end["best"]["round"], end["best"]["column"]
     file = MODEL_FILE if round + 1 == len(rows) else BEST_FILE
-    return BestRound(round, rows[round], column, _model(path / file, task, missing))
+    model, selected_on = _model(path / file, task, missing), end["best"].get("selected_on")
+    return BestRound(round, rows[round], column, model, selected_on)
 
 
 def _model(file: Path, task: Task | None, missing: str) -> Trained:

@@ -72,9 +72,9 @@ class MethodSummary(NamedTuple):
         return self.method if self.model == "x" else f"{self.method} ({self.model})"
 
 
-def curve(rows: Iterable[HistoryRow], model: str = "x") -> list[tuple[int, float]]:
+def curve(rows: Iterable[HistoryRow], model: str = "x", metric: str = "accuracy") -> list[tuple[int, float]]:
     """Return (rounds done, accuracy) of every round with an evaluation."""
-    column = "accuracy" if model == "x" else f"accuracy/{model}"
+    column = metric if model == "x" else f"{metric}/{model}"
     return [(row["round"] + 1, row[column]) for row in rows if row.get(column) is not None]
 
 
@@ -89,9 +89,9 @@ def is_unfinished(trial: Trial) -> bool:
     return trial.problem == UNFINISHED and why_diverged(trial) is None
 
 
-def score(trial: Trial, measure: Measure = FINAL, model: str = "x") -> float | None:
+def score(trial: Trial, measure: Measure = FINAL, model: str = "x", metric: str = "accuracy") -> float | None:
     """Return a run's score; None where it diverged, ended early or was never evaluated."""
-    points = curve(trial.rows, model)
+    points = curve(trial.rows, model, metric)
     usable = points and trial.problem is None and why_diverged(trial) is None
     return measure.score(points) if usable else None
 

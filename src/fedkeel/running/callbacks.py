@@ -43,8 +43,9 @@ class EarlyStop(Callback):
     """Ends a run after `patience` evaluations without one that is better by more than `min_delta`.
 
     Better is by a column of the history, "max" or "min" of it; by default the accuracy, or the loss of a task
-    without one. `result.best` is by the same column. These are of the test set where there is nothing else:
-    the accuracy of a round chosen so flatters. A resumed run counts the rounds before with.
+    without one. `result.best` is by the same column. Losses and metrics are those of validation data where
+    there is some, else of the test set, with a warning: the accuracy of a round chosen so flatters. A resumed
+    run counts the rounds before with.
     """
 
     def __init__(

@@ -12,6 +12,7 @@ from torch import nn
 from fedkeel.running.panel import MethodMemories
 from fedkeel.running.result import BestRound, Result
 from fedkeel.running.run_directory import RunDirectory
+from fedkeel.running.selection import source_of
 from fedkeel.running.session import Session
 
 MODEL_FILE, BEST_FILE = "model.safetensors", "best.safetensors"
@@ -51,7 +52,9 @@ def write_end(directory: RunDirectory, manifest: dict[str, Any], result: Result)
     manifest["end"] = {
         "rounds": rounds,
         "stopped_by": result.stopped_by,
-        "best": None if best is None else {"round": best.round, "column": best.column},
+        "best": None
+        if best is None
+        else {"round": best.round, "column": best.column, "selected_on": best.selected_on},
     }
     files = {MODEL_FILE: _saved(result.model), BEST_FILE: _saved(best.model) if best and apart else None}
     directory.finish(manifest, files)
@@ -62,7 +65,8 @@ def _best(session: Session) -> BestRound | None:
     if kept is None:
         return None
     model = session.context.oracle.trained(kept.vector, kept.buffers).eval()
-    return BestRound(kept.round, session.history[kept.round], kept.column, model)
+    source = source_of(kept.column, session.context.settings)
+    return BestRound(kept.round, session.history[kept.round], kept.column, model, source)
 
 
 def _saved(model: nn.Module) -> bytes:

@@ -55,7 +55,14 @@ def _data_of(federation: Federation) -> dict[str, Any]:
         "clients": len(federation),
         "held_out": federation.held_out,
         "samples": int(federation.sizes.sum()),
+        **_validation_of(federation),
     }
+
+
+def _validation_of(federation: Federation) -> dict[str, int]:
+    if federation.validation is None:
+        return {}
+    return {"validation_samples": len(federation.validation.first(len(federation)))}
 
 
 def identity_of(context: RunContext) -> dict[str, Any]:

@@ -99,21 +99,20 @@ def _check_metrics(settings: RunSettings, oracle: Oracle, output: Tensor, target
 
 
 def _evaluated_samples(settings: RunSettings) -> int:
-    """Return the number of samples that the model is evaluated on, without gathering them."""
+    """Return the number of samples that the model is evaluated on at most, without gathering them."""
     federation = settings.federation
+    samples = 0 if federation.validation is None else len(federation.validation.first(len(federation)))
     if settings.evaluated_on == "test" and federation.test is not None:
-        return len(federation.test[0])
-    return int(federation.sizes.sum()) if settings.evaluated_on == "clients" else 0
+        return max(samples, len(federation.test[0]))
+    return max(samples, int(federation.sizes.sum())) if settings.evaluated_on == "clients" else samples
 
 
 def _evaluate_all(settings: RunSettings, oracle: Oracle, name: str, output: Tensor, target: Tensor) -> None:
     """Try a metric that two samples are too few for on all that is evaluated."""
-    federation, data = settings.federation, settings.evaluation_data
-    if data is None:
-        return
     point, buffers = oracle.point.clone(), oracle.buffers.clone()
     try:
-        oracle.evaluate(point, buffers, data, federation.prepare)
+        for _, data in settings.evaluation_sets():
+            oracle.evaluate(point, buffers, data, settings.federation.prepare)
     except FedkeelError:
         raise
     except Exception as problem:

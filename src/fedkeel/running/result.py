@@ -18,6 +18,7 @@ from fedkeel.oracle import Oracle, device_of
 from fedkeel.progress import shown_time
 from fedkeel.records import Record
 from fedkeel.running.round import Row
+from fedkeel.running.selection import ON_TEST_SET
 from fedkeel.summary import as_html, as_text
 from fedkeel.task import Task
 
@@ -26,12 +27,21 @@ Trained = nn.Module | str  # a module, or why there is none
 
 @dataclass(frozen=True, eq=False)
 class BestRound:
-    """The best round of a run: its number (from 0), its row, its model, and the column it was chosen by."""
+    """The best round of a run: its number (from 0), its row, its model, and the column it was chosen by.
+
+    `selected_on` says what that column was evaluated on: "validation", "test" or "clients" (all their data).
+    """
 
     round: int
     row: Row
     column: str
     trained: Trained = field(repr=False)
+    selected_on: str | None = None
+
+    @property
+    def caveat(self) -> str:
+        """Return what is to be said where the best round was chosen by the test set; else nothing."""
+        return f" ({ON_TEST_SET})" if self.selected_on == "test" else ""
 
     @property
     def model(self) -> nn.Module:
@@ -118,7 +128,8 @@ class Result:
             facts["train loss"] = f"{rows[-1]['train_loss']:.4f}; nothing was evaluated"
         if self.best is not None:
             shown = shown_value(self.best.column, self.best.row[self.best.column])
-            facts["best"] = f"{self.best.column} {shown} after round {self.best.round + 1}"
+            name = self.best.column.replace("_", " ")
+            facts["best"] = f"{name} {shown} after round {self.best.round + 1}{self.best.caveat}"
         facts["engine"] = str(self.choice)
         if self.stopped_by is not None:
             facts["stopped by"] = self.stopped_by

@@ -3,34 +3,41 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from fedkeel.columns import RUN_COLUMNS
+from fedkeel.columns import RUN_COLUMNS, VALIDATION
 from fedkeel.errors import ConfigError, did_you_mean
 from fedkeel.running.round import RunContext
+from fedkeel.settings import RunSettings
 
 _MODES = {"accuracy": "max", "loss": "min", "train_loss": "min", "mse": "min", "mae": "min", "r2": "max"}
+
+ON_TEST_SET = (
+    "selected on the test set, whose scores then flatter: hold out validation data, as "
+    "federation.with_validation(0.1), in a file data.validation=0.1"
+)
 
 
 class RunColumns(NamedTuple):
     """The columns that the history of a run will have.
 
-    `scores` are the loss and the metrics of its models, which are None throughout where nothing is
-    `evaluated`; `others` are of the run itself and of its probes.
+    `scores` are the loss and the metrics of its models; `others` are of the run itself and of its probes.
+    `source` says what selections by a score go by: "validation", "test", "clients" or "nothing".
     """
 
     scores: tuple[str, ...]
     others: tuple[str, ...]
-    evaluated: bool
+    source: str
 
 
 @dataclass(frozen=True)
 class Selection:
     """A column of the history and whether more of it is better ("max") or less ("min").
 
-    Without a metric it is the accuracy of the evaluation there is, or its loss where the task has none.
+    Without a metric it is the accuracy of the evaluation there is, or its loss where the task has none. Where
+    there is validation data, a loss or metric is that of validation, never that of the test set.
     """
 
     metric: str | None = None
@@ -48,14 +55,16 @@ class Selection:
 
     @property
     def _usual(self) -> str | None:
-        """Return the mode of a well-known column; `accuracy/gamma` is an accuracy too."""
-        return None if self.metric is None else _MODES.get(self.metric.partition("/")[0])
+        """Return the mode of a well-known column."""
+        return None if self.metric is None else _usual_mode(self.metric)
 
     def column(self, row: Mapping[str, Any]) -> str:
         """Return the column that counts."""
-        if self.metric is not None:
-            return self.metric
-        return "loss" if row.get("accuracy") is None else "accuracy"
+        prefix = VALIDATION if f"{VALIDATION}loss" in row else ""
+        if self.metric is None:
+            return f"{prefix}loss" if row.get(f"{prefix}accuracy") is None else f"{prefix}accuracy"
+        held_out = f"{VALIDATION}{self.metric}"
+        return held_out if held_out in row else self.metric
 
     def score(self, row: Mapping[str, Any]) -> float | None:
         """Return how good a round is, more being better; None where the row does not say."""
@@ -66,16 +75,24 @@ class Selection:
             raise ConfigError(f"metric = {self.metric!r}: that column holds no number: {value!r}")
         if not math.isfinite(value):
             return None
-        mode = self.mode or self._usual or _MODES[self.column(row)]
+        mode = self.mode or _usual_mode(self.column(row))
         return float(value) if mode == "max" else -float(value)
 
     def check(self, columns: RunColumns) -> None:
         """Refuse a column that the history will not have, or that will hold nothing."""
         metric = self.metric
-        if not columns.evaluated and (metric is None or metric in columns.scores):
+        plain = None if metric is None else metric.removeprefix(VALIDATION)
+        if columns.source == "nothing" and (metric is None or plain in columns.scores):
             raise ConfigError(
-                f"metric = {metric or 'accuracy'!r}: this run evaluates nothing: give the federation a test "
-                "set, or take evaluate_on='clients', or metric='train_loss'"
+                f"metric = {metric or 'accuracy'!r}: this run evaluates nothing: hold out validation data "
+                "(federation.with_validation(0.1)), or take evaluate_on='clients', or metric='train_loss'"
+            )
+        if metric != plain and plain in columns.scores:
+            if columns.source == "validation":
+                return
+            raise ConfigError(
+                f"metric = {metric!r}: there is no validation data: hold some out, as "
+                "federation.with_validation(0.1), in a file data.validation = 0.1"
             )
         if metric == "cohort":
             raise ConfigError("metric = 'cohort': that column holds no number: choose another")
@@ -95,4 +112,24 @@ def columns_of(context: RunContext) -> RunColumns:
     scores = [*plain, *(f"{score}/{model}" for model in models for score in plain)]
     probes = [name for probe in context.panel.probes for name in probe.names(context.oracle.layout)]
     others = [name for name in (*RUN_COLUMNS, *probes) if name not in ("loss", "cohort")]
-    return RunColumns(tuple(scores), tuple(others), settings.evaluated_on != "nothing")
+    source = settings.evaluated_on if settings.federation.validation is None else "validation"
+    return RunColumns(tuple(scores), tuple(others), source)
+
+
+def warning_of(selections: Sequence[Selection], columns: RunColumns) -> str | None:
+    """Return what a user should know who selects by these: that it is done on the test set; else None."""
+    by_score = any(one.metric is None or one.metric in columns.scores for one in selections)
+    return ON_TEST_SET if by_score and columns.source == "test" else None
+
+
+def source_of(column: str, settings: RunSettings) -> str | None:
+    """Return what a column is evaluated on: "validation", "test" or "clients"; None where on none of them."""
+    if column.startswith(VALIDATION):
+        return "validation"
+    is_score = column.partition("/")[0] in ("loss", *settings.task.metrics)
+    return settings.evaluated_on if is_score else None
+
+
+def _usual_mode(column: str) -> str | None:
+    """Return the mode of a well-known column; `validation_accuracy` and `accuracy/gamma` are accuracies."""
+    return _MODES.get(column.removeprefix(VALIDATION).partition("/")[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -24,7 +25,7 @@ from fedkeel.running.manifest import describe, evaluated_as_before, manifest_of,
 from fedkeel.running.recorder import Recorder
 from fedkeel.running.result import Result
 from fedkeel.running.run_directory import RunDirectory, read_manifest
-from fedkeel.running.selection import columns_of
+from fedkeel.running.selection import columns_of, warning_of
 from fedkeel.running.session import Session, open_session
 from fedkeel.running.shown import shown_run
 from fedkeel.running.store import Store
@@ -159,6 +160,8 @@ def _best_keeper(session: Session, callbacks: CallbackList) -> BestKeeper:
         columns = columns_of(session.context)
         for selection in callbacks.selections:
             selection.check(columns)
+        if told := warning_of(callbacks.selections, columns):
+            warnings.warn(f"the best round is {told}", stacklevel=4)
     return BestKeeper(callbacks.selection)
 
 
