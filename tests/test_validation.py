@@ -178,7 +178,9 @@ def test_without_validation_it_is_said_that_the_test_set_chose(monkeypatch: pyte
     opposed(monkeypatch)
     result = train(PROBLEM.federation)
     assert (result.best.round, result.best.selected_on) == (2, "test")
-    assert "accuracy 30.0 % after round 3 (selected on the test set, whose scores then flatter" in str(result)
+    assert "accuracy 30.0 % after round 3 (selected on the test set; federation.with_validation" in str(
+        result
+    )
     with pytest.warns(UserWarning, match=r"selected on the test set.*with_validation\(0.1\)") as caught:
         train(PROBLEM.federation, callback=[fk.EarlyStop(2), fk.KeepBest("loss")])
     assert len(caught) == 1
@@ -268,7 +270,7 @@ def test_a_run_with_validation_resumes(tmp_path: Path) -> None:
     [
         (lambda: PROBLEM.federation.with_validation(1.5), "validation = 1.5: give a share of each client's"),
         (lambda: PROBLEM.federation.with_validation(True), "validation = True: give a share"),
-        (lambda: HELD.with_validation(0.1), "validation data is held out already"),
+        (lambda: HELD.with_validation(0.1), "the clients' samples are held out already"),
         (lambda: numbered([1, 1]).with_validation(0.5), "give a larger share"),
         (lambda: Experiment().with_settings(["data.validation=1.5"]), "data.validation = 1.5"),
         (lambda: fk.Task(nn.Linear(1, 1), metrics={"validation_f1": fk.accuracy}), "'validation_f1'"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 TINY = ("--clients=4", "--cohort=2", "--steps=1", "--batch-size=8", "--rounds=2")
 
@@ -27,3 +29,22 @@ def test_a_search_says_what_it_selected_on(fedkeel: Callable) -> None:
     line = ("tune", "work.lr=choice(0.1)", "--trials=1", *TINY)
     assert "selected on validation data: mean accuracy" in fedkeel(*line, "--validation=0.2").stdout
     assert "selected on the test set" in fedkeel(*line).stdout
+
+
+def test_show_has_a_table_per_client(fedkeel: Callable) -> None:
+    for more, told in (
+        (("--client-tests=0.3",), "on a test set of its own"),
+        ((), "on its own training data"),
+    ):
+        out = f"runs/{len(more)}"
+        fedkeel("run", *TINY, *more, "--out", out)
+        shown = fedkeel("show", out, "--clients").stdout
+        assert shown.startswith(f"4 clients, each {told}\naccuracy: mean ")
+        rows = json.loads(fedkeel("show", out, "--clients", "--json").stdout)
+        assert [row["client"] for row in rows] == [0, 1, 2, 3]
+        assert sum(row["visits"] for row in rows) == 4
+
+
+def test_a_comparison_draws_its_clients(fedkeel: Callable) -> None:
+    fedkeel("compare", "fedavg", "--seeds=1", *TINY, "--client-tests=0.3", "--out", "runs/c")
+    assert "Client by client" in Path("runs/c/page.html").read_text()

@@ -12,6 +12,7 @@ import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
+from fedkeel.cli.clients import show_clients
 from fedkeel.errors import StorageError
 from fedkeel.experiments import COMPARISON_FILE
 from fedkeel.progress import console, plain_table, shown_time
@@ -20,6 +21,7 @@ _EXAMPLES = "[bold]Examples[/]\n\n"
 _RUNS = _EXAMPLES + "fedkeel runs\n\nfedkeel runs /data/experiments --json"
 _SHOW = (
     _EXAMPLES + "fedkeel show runs/20260101-120000-scaffold\n\nfedkeel show runs/mine --json | jq .rows[-1]"
+    "\n\nfedkeel show runs/mine --clients"
 )
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDE = 60
@@ -47,9 +49,15 @@ def runs(
         console().print(plain_table(headings, [_cells(line) for line in found]))
 
 
-def show(directory: Directory, as_json: opt.Json = False) -> None:
+def show(
+    directory: Directory,
+    clients: Annotated[bool, typer.Option("--clients", help="How its model does client by client.")] = False,
+    as_json: opt.Json = False,
+) -> None:
     """Show a run: its settings, its curve, what it cost. Of a comparison: its table and verdict."""
-    if (directory / COMPARISON_FILE).exists():
+    if clients:
+        show_clients(directory, as_json=as_json)
+    elif (directory / COMPARISON_FILE).exists():
         _show_comparison(directory, as_json=as_json)
     elif as_json:
         _print_json(_whole(directory))

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fedkeel.data.arrays import Batch, arrays
 from fedkeel.data.client_rows import ClientRows, hold_out_rows
+from fedkeel.data.client_tests import with_own_tests
 from fedkeel.data.tables import in_numbers
 from fedkeel.errors import DataError
 from fedkeel.identity import stable_name
@@ -36,7 +37,8 @@ class Federation:
     Samples stay in their compact form (images as uint8); `transform` makes a batch what the model takes and
     `augment` varies it, keyed by (seed, round, client). The first `len(self)` clients take part in
     training; `held_out` further ones never do and serve to measure participation gaps. `validation` are rows
-    that were taken from clients to select models and settings by: nobody trains on them.
+    that were taken from clients to select models and settings by: nobody trains on them, nor on the rows of
+    `client_tests`, the clients' own test sets.
     """
 
     x: Tensor
@@ -49,6 +51,7 @@ class Federation:
     classes: int | None = None
     held_out: int = 0
     validation: ClientRows | None = None
+    client_tests: ClientRows | None = None
     origin: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -88,6 +91,8 @@ class Federation:
         }
         if self.validation is not None:
             facts["validation"] = f"{len(self.validation.first(len(self))):,} samples of the clients"
+        if self.client_tests is not None:
+            facts["client tests"] = f"{len(self.client_tests.first(len(self))):,} samples of the clients"
         if self.held_out:
             facts["held out"] = f"{self.held_out} further clients"
         origin = [f"{key} {value}" for key, value in self.origin.items() if key != "labels"]
@@ -97,15 +102,24 @@ class Federation:
 
     @classmethod
     def from_arrays(
-        cls, clients: Sequence[tuple[Any, Any]], test: tuple[Any, Any] | None = None, **options: Any
+        cls,
+        clients: Sequence[tuple[Any, Any]],
+        test: tuple[Any, Any] | None = None,
+        *,
+        client_tests: Sequence[tuple[Any, Any] | None] | None = None,
+        **options: Any,
     ) -> Federation:
         """Build a federation from one `(x, y)` pair of arrays (or one torch `Dataset`) per client.
 
         pandas' DataFrames and Series will do. Targets that are words become class numbers in the order of the
-        alphabet; `origin["labels"]` says which is which.
+        alphabet; `origin["labels"]` says which is which. `client_tests` holds a test set per client, or None.
         """
         if len(clients) == 0:
             raise DataError("no clients given: pass a list with one (x, y) pair per client")
+        if client_tests is not None:
+            return with_own_tests(
+                lambda all_of: cls.from_arrays(all_of, test, **options), clients, client_tests
+            )
         if isinstance(clients[0], torch.utils.data.Dataset):
             return cls.from_datasets(clients, test, **options)
         clients, test, labels = in_numbers(clients, test)
@@ -186,22 +200,26 @@ class Federation:
 
     def with_validation(self, share: float, *, seed: int = 0) -> Federation:
         """Hold a share of every client's samples out of its training, to select models and settings by."""
-        if self.validation is not None:
-            raise DataError(f"with_validation({share!r}): validation data is held out already: do it once")
-        stream = Stream(seed).branch("validation")
-        own = ClientRows(self.index, self.offsets)
-        (index, offsets), taken = hold_out_rows(own, len(self), share, stream, "validation")
-        origin = {**self.origin, "validation": share, "validation_seed": seed}
-        return replace(self, index=index, offsets=offsets, validation=taken, origin=origin)
+        return self._holding_out("validation", share, seed)
+
+    def with_client_tests(self, share: float, *, seed: int = 0) -> Federation:
+        """Make a share of every client's samples its own test set: `result.per_client()` evaluates on it."""
+        return self._holding_out("client_tests", share, seed)
+
+    def _holding_out(self, purpose: str, share: float, seed: int) -> Federation:
+        if getattr(self, purpose) is not None:
+            raise DataError(f"{purpose} = {share!r}: the clients' samples are held out already: do it once")
+        own, stream = ClientRows(self.index, self.offsets), Stream(seed).branch(purpose)
+        left, taken = hold_out_rows(own, len(self), share, stream, purpose)
+        origin = {**self.origin, purpose: share, f"{purpose}_seed": seed}
+        changed: dict[str, Any] = {purpose: taken}
+        return replace(self, index=left.rows, offsets=left.offsets, origin=origin, **changed)
 
     def fingerprint(self) -> str:
         """Return a hash of all samples, targets and the split."""
         digest = hashlib.sha256()
-        further = (
-            ()
-            if self.validation is None
-            else zip(("validation", "its offsets"), self.validation, strict=True)
-        )
+        parts = [("validation", self.validation), ("client tests", self.client_tests)]
+        further = [(name, tensor) for name, rows in parts if rows is not None for tensor in rows]
         own = (("index", self.index), ("offsets", self.offsets))
         for name, tensor in (*self._tensors(), *own, *further):
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())

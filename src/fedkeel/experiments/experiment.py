@@ -103,6 +103,9 @@ class DataSettings(_Section):
     validation: Annotated[float, Field(gt=0, lt=1)] | None = Field(
         None, description="Share of each client's samples held out for validation, as 0.1."
     )
+    client_tests: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        None, description="Share of each client's samples that is its own test set, as 0.2."
+    )
     noise: Annotated[list[str] | None, BeforeValidator(_read_noise)] = Field(
         None, description='Noise on pictures, as "ChannelGains(0.2)" or ClassBrightness; repeatable.'
     )
@@ -254,6 +257,8 @@ class Experiment(RunOptions, Execution):
         except (ValueError, TypeError) as problem:
             raise DataError(f"data {data.name!r}: {problem}") from None
         federation = federation.hold_out(data.held_out) if data.held_out else federation
+        if data.client_tests is not None:
+            federation = federation.with_client_tests(data.client_tests, seed=seed)
         return (
             federation if data.validation is None else federation.with_validation(data.validation, seed=seed)
         )

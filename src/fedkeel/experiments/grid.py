@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fedkeel.algorithm import Algorithm
+from fedkeel.client_table import ClientRow
 from fedkeel.errors import ConfigError, Diverged
 from fedkeel.files import storage_errors, write_durably
 from fedkeel.methods.stages import Stages
@@ -95,6 +96,7 @@ class RunGrid:
             target=self.target,
             commands=[f"fedkeel.{'compare' if self.kind == 'method' else 'sweep'}(…) in Python"],
             settings=settings,
+            clients=self._clients(),
         )
         path = Path(path)
         with storage_errors(path):
@@ -114,6 +116,13 @@ class RunGrid:
             picture = f'<img src="data:image/svg+xml;base64,{b64encode(drawn.file().encode()).decode()}">'
         table = html_table(self._headings(), self._cells())
         return f"{table}<p>{escape(self._conclusion())}</p>{picture}"
+
+    def _clients(self) -> dict[str, list[ClientRow]]:
+        """Return the rows client by client of each method's or value's runs, where clients have test sets."""
+        found: dict[str, list[ClientRow]] = {name: [] for name in self.choices}
+        for (name, _), result in self.results.items():
+            found[name] += [] if result.client_table is None else result.client_table.rows
+        return found
 
     def _conclusion(self) -> str:
         """Return the verdict; of a sweep also the best value, and by what it was chosen."""

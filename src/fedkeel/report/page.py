@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
+from types import MappingProxyType
 
+from fedkeel.client_table import ClientRow
 from fedkeel.report.charts import legend
+from fedkeel.report.clients import clients_section
 from fedkeel.report.curves import accuracy_chart, accuracy_curves, averaged, diagnostic_charts
 from fedkeel.report.measures import FINAL, parse_measure
 from fedkeel.report.style import html_page, html_table
@@ -31,11 +34,13 @@ def make_page(
     commands: Sequence[str],
     settings: str,
     columns: Sequence[str] = COLUMNS,
+    clients: Mapping[str, Sequence[ClientRow]] = MappingProxyType({}),
 ) -> str:
     """Return a comparison as one self-contained HTML page.
 
     `commands` are the lines that make it again, `settings` is what all its runs share, as TOML; `columns` are
-    the columns of the table, where the accuracy is by the verdict's measure.
+    the columns of the table, where the accuracy is by the verdict's measure. `clients` has, for each method,
+    the rows of its runs client by client, where there are any.
     """
     curves = accuracy_curves(trials)
     seeds = len({trial.seed for trial in trials})
@@ -47,7 +52,7 @@ def make_page(
 <h2>In numbers</h2>
 {_table(trials, verdict, target, columns)}
 <p class="quiet">{escape(_notes(trials, verdict, target))}</p>
-{_diagnostics(trials)}<h2>Run it again</h2>
+{_diagnostics(trials)}{clients_section(clients)}<h2>Run it again</h2>
 <pre>{escape(chr(10).join(commands))}</pre>
 <details><summary>What all runs share</summary><pre>{escape(settings.strip())}</pre></details>"""
     return html_page(title, body)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from fedkeel.client_table import ClientTable
 from fedkeel.columns import shown_score, shown_value
 from fedkeel.data.federation import Batch, Federation, Transform
 from fedkeel.engines.contract import Choice
@@ -17,8 +18,8 @@ from fedkeel.errors import ConfigError, DataError
 from fedkeel.oracle import Oracle, device_of
 from fedkeel.progress import shown_time
 from fedkeel.records import Record
+from fedkeel.running.clients import evaluate_clients
 from fedkeel.running.round import Row
-from fedkeel.running.selection import ON_TEST_SET
 from fedkeel.summary import as_html, as_text
 from fedkeel.task import Task
 
@@ -41,7 +42,8 @@ class BestRound:
     @property
     def caveat(self) -> str:
         """Return what is to be said where the best round was chosen by the test set; else nothing."""
-        return f" ({ON_TEST_SET})" if self.selected_on == "test" else ""
+        chosen = "selected on the test set; federation.with_validation(0.1) holds out data to select on"
+        return f" ({chosen})" if self.selected_on == "test" else ""
 
     @property
     def model(self) -> nn.Module:
@@ -67,6 +69,7 @@ class Result:
     run_dir: Path | None = None
     best: BestRound | None = None
     stopped_by: str | None = None
+    client_table: ClientTable | None = None
     task: Task | None = None
     transform: Transform | None = None
     labels: Sequence[str] | None = None
@@ -82,16 +85,41 @@ class Result:
         A `Federation` is evaluated on its test set, or on all its clients' data. A pair `(x, y)` of arrays or
         a torch `Dataset` holds samples as the run's federation stores them: its transform is applied.
         """
-        model = self.model
-        if self.task is None:
-            raise ConfigError("evaluate needs loss and metrics: give the task, as in fk.load(run_dir, task)")
+        oracle = self._oracle(device)
         if not isinstance(data, Federation):
             data = Federation.from_arrays([data], transform=self.transform)
         samples = self._numbered(
             data.everything if data.test is None else data.test, data.origin.get("labels")
         )
-        oracle = Oracle(replace(self.task, model=model), device_of(device))
         return oracle.evaluate(oracle.point, oracle.buffers, samples, data.prepare)
+
+    def per_client(
+        self, federation: Federation | None = None, *, device: str | torch.device = "cpu"
+    ) -> ClientTable:
+        """Return how the model does client by client: loss, metrics, samples, and in how many rounds it was.
+
+        A run whose clients have test sets of their own has this table. Else give the federation: clients
+        without a test set are evaluated on their training data, and the table says so.
+        """
+        if federation is None:
+            if self.client_table is None:
+                raise ConfigError(
+                    "per_client: the run's clients have no test sets of their own: give the federation to "
+                    "evaluate each client's data, as in result.per_client(federation)"
+                )
+            return self.client_table
+        oracle = self._oracle(device)
+        return evaluate_clients(
+            federation,
+            self.history,
+            lambda data: oracle.evaluate(oracle.point, oracle.buffers, data, federation.prepare),
+        )
+
+    def _oracle(self, device: str | torch.device) -> Oracle:
+        model = self.model
+        if self.task is None:
+            raise ConfigError("evaluate needs loss and metrics: give the task, as in fk.load(run_dir, task)")
+        return Oracle(replace(self.task, model=model), device_of(device))
 
     def _numbered(self, samples: Batch, labels: Sequence[str] | None) -> Batch:
         """Return samples with the run's class numbers, where words were numbered without the run's others."""

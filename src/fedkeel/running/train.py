@@ -19,7 +19,7 @@ from fedkeel.probes.base import Probe
 from fedkeel.reducers import Mean, Reducer
 from fedkeel.running.best import BestKeeper
 from fedkeel.running.callbacks import CallbackLike, CallbackList
-from fedkeel.running.ending import result_of, write_end
+from fedkeel.running.ending import result_of, with_clients, write_end
 from fedkeel.running.interrupts import uninterrupted
 from fedkeel.running.manifest import describe, evaluated_as_before, manifest_of, same_experiment, same_start
 from fedkeel.running.recorder import Recorder
@@ -138,13 +138,13 @@ def run(
         session.best = _best_keeper(session, callbacks)
         if run_dir is None:
             stopped_by = _play(session, None, {}, callbacks)
-            result = result_of(session, {}, None, stopped_by)
+            result = with_clients(result_of(session, {}, None, stopped_by), session)
         else:
             with closing(RunDirectory(Path(run_dir))) as directory:
                 recorder = Recorder(directory, execution.checkpoint_every)
                 manifest = take_up(session, recorder, experiment)
                 stopped_by = _play(session, recorder, manifest, callbacks)
-                result = result_of(session, manifest, directory.path, stopped_by)
+                result = with_clients(result_of(session, manifest, directory.path, stopped_by), session)
                 write_end(directory, manifest, result)
         try:
             callbacks.run_end(result)
