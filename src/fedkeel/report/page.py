@@ -42,13 +42,14 @@ def make_page(
     the columns of the table, where the accuracy is by the verdict's measure. `clients` has, for each method,
     the rows of its runs client by client, where there are any.
     """
-    curves = accuracy_curves(trials)
+    measure = parse_measure(verdict.measure)
+    curves = accuracy_curves(trials, measure.metric)
     seeds = len({trial.seed for trial in trials})
     subtitle = f"{seeds} seed{'s' * (seeds != 1)} per method; line: mean, band: worst to best seed"
     body = f"""<p class="quiet">{escape(subtitle)}</p>
 <p class="verdict">{escape(verdict.sentence)}</p>
 {legend(curves)}
-{accuracy_chart(curves, target)}
+{accuracy_chart(curves, target, measure.metric)}
 <h2>In numbers</h2>
 {_table(trials, verdict, target, columns)}
 <p class="quiet">{escape(_notes(trials, verdict, target))}</p>
@@ -79,7 +80,7 @@ def _table(
 def _notes(trials: Sequence[Trial], verdict: ComparisonVerdict, target: float | None) -> str:
     measure = parse_measure(verdict.measure)
     what = "after the last round" if measure == FINAL else f"({measure.label})"
-    notes = [f"Accuracy: mean ± standard deviation over seeds, on the test set {what}."]
+    notes = [f"{measure.metric.capitalize()}: mean ± standard deviation over seeds, on the test set {what}."]
     if any(why_diverged(trial) for trial in trials):
         notes.append(
             "Means are of the seeds that did not diverge; a method with a diverged seed is not ranked."

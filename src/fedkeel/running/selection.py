@@ -58,6 +58,11 @@ class Selection:
         """Return the mode of a well-known column."""
         return None if self.metric is None else _usual_mode(self.metric)
 
+    @property
+    def direction(self) -> str | None:
+        """Return the mode: the one given, or that of a well-known column."""
+        return self.mode or self._usual
+
     def column(self, row: Mapping[str, Any]) -> str:
         """Return the column that counts."""
         prefix = VALIDATION if f"{VALIDATION}loss" in row else ""
