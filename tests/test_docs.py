@@ -39,6 +39,27 @@ def test_the_regression_example_learns(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().out.count("R²") == 2
 
 
+def test_the_example_with_two_inputs_learns(capsys: pytest.CaptureFixture[str]) -> None:
+    found = runpy.run_path(str(ROOT / "examples" / "two_inputs.py"))["main"](rounds=8)
+    assert min(found.values()) > 0.3
+    assert "upper: float32 of shape (32,)" in capsys.readouterr().out
+
+
+def test_the_example_with_files_reads_those_of_participants() -> None:
+    found = runpy.run_path(str(ROOT / "examples" / "lazy_data.py"))["main"](rounds=5, clients=40)
+    assert found["files"] <= 26
+    assert found["accuracy"] > 0.2
+
+
+def test_the_transformer_learns_and_lora_sends_less() -> None:
+    pytest.importorskip("peft", reason="needs the extra examples")
+    pytest.importorskip("transformers", reason="needs the extra examples")
+    found = runpy.run_path(str(ROOT / "examples" / "lora.py"))["main"](rounds=20)
+    assert found["whole"]["accuracy"] > 0.8
+    assert found["LoRA"]["accuracy"] > 0.5
+    assert found["LoRA"]["bytes"] < found["whole"]["bytes"] / 2
+
+
 def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = blocks("README.md", "python")
     monkeypatch.chdir(tmp_path)

@@ -40,7 +40,7 @@ def million() -> fk.Federation:
     y = torch.randint(0, 10, (CLIENTS,), generator=generator)
     before, started = mark(), time.perf_counter()
     federation = fk.Federation(
-        x, y, torch.arange(CLIENTS), torch.arange(CLIENTS + 1), test=(x[:500], y[:500]), transform=scale
+        (x, y), torch.arange(CLIENTS), torch.arange(CLIENTS + 1), test=(x[:500], y[:500]), transform=scale
     )
     print(f"federation: {time.perf_counter() - started:.2f} s, {memory('VmHWM') - before} MB")
     return federation

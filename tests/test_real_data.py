@@ -28,8 +28,7 @@ def learns(
     federation = dataset.split(splitter, **options)
     x, y = federation.test if federation.test is not None else federation.samples(0)
     few = fk.Federation(
-        federation.x,
-        federation.y,
+        federation.pool,
         federation.index,
         federation.offsets,
         test=(x[:200], y[:200]),

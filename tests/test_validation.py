@@ -130,6 +130,35 @@ def test_columns_of_validation_are_the_scores_of_what_is_held_out(engine: str) -
         assert row[name] != row[f"validation_{name}"]
 
 
+class Named(nn.Module):
+    """A model of two named inputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 4).double()
+
+    def forward(self, first: Tensor, second: Tensor) -> Tensor:
+        return self.layer(first + second)
+
+
+def test_trees_and_data_that_is_loaded_when_needed_are_held_out_alike() -> None:
+    x, y = zip(*PROBLEM.clients, strict=True)
+    named = [({"first": part, "second": part}, targets) for part, targets in zip(x, y, strict=True)]
+    tests = [named[1], *[None] * (len(SIZES) - 1)]
+    whole = fk.Federation.from_arrays(named, client_tests=tests)
+    loaded = fk.Federation.from_clients(len(SIZES), named.__getitem__, sizes=SIZES, classes=4)
+    task = fk.Task(Named)
+    rows = []
+    for federation in (whole, loaded):
+        held = federation.with_validation(0.3, seed=1)
+        assert held.index.tolist() == HELD.index.tolist()
+        result = train(held, task)
+        rows.append([(row["validation_loss"], row["train_loss"]) for row in result.history])
+        table = result.per_client(held)
+        assert [row["evaluated_on"] for row in table.rows].count("test") == (federation is whole)
+    assert rows[0] == rows[1]
+
+
 def test_validation_needs_no_test_set_and_follows_eval_every() -> None:
     bare = fk.Federation.from_arrays(PROBLEM.clients).with_validation(0.3)
     rows = train(bare, eval_every=2).history

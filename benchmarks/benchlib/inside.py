@@ -112,7 +112,7 @@ def _clients() -> dict[str, Session]:
 def _population(workload: Workload, pool: tuple[torch.Tensor, torch.Tensor], count: int) -> Session:
     index = torch.arange(count * workload.samples) % len(pool[0])
     offsets = torch.arange(0, len(index) + 1, workload.samples)
-    data = fk.Federation(x=pool[0], y=pool[1], index=index, offsets=offsets)
+    data = fk.Federation((pool[0], pool[1]), index=index, offsets=offsets)
     task = fk.Task(build_model(workload))
     return opened(task, data, fk.SCAFFOLD(), **arguments(workload), engine="serial")
 

@@ -22,7 +22,7 @@ def federation(workload: Workload, data: Data) -> fk.Federation:
     """Return the workload's federation: clients own neighbouring samples."""
     count = workload.clients * workload.samples
     index, offsets = torch.arange(count), torch.arange(0, count + 1, workload.samples)
-    return fk.Federation(x=data[0], y=data[1], index=index, offsets=offsets, classes=workload.classes)
+    return fk.Federation((data[0], data[1]), index=index, offsets=offsets, classes=workload.classes)
 
 
 def arguments(workload: Workload) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fedkeel.errors import ConfigError
 from fedkeel.metrics import Accumulator, Function, Metric, is_mean_over_samples
+from fedkeel.trees import Tree, each, join, nbytes, tensors
 
 OUTPUT_BYTES = 2**30  # that outputs may take where a loss or a metric needs all of them
 
@@ -30,10 +31,10 @@ class Evaluation:
         others = {*self._whole, *self._given}
         self._means: Mapping[str, Any] = {name: one for name, one in scores.items() if name not in others}
         self._sums: list[dict[str, float]] = []
-        self._kept: list[tuple[Tensor, Tensor]] = []
+        self._kept: list[tuple[Tree, Tree]] = []
         self._device = torch.device("cpu")
 
-    def add(self, output: Tensor, target: Tensor, samples: int) -> None:
+    def add(self, output: Tree, target: Tree, samples: int) -> None:
         """Take a batch of so many samples."""
         if not self._sums:
             self._begin(output, samples)
@@ -41,22 +42,23 @@ class Evaluation:
         for accumulator in self._accumulators.values():
             accumulator.update(output, target)
         if self._whole:
-            self._kept.append((output.cpu(), target.cpu()))
+            self._kept.append((each(Tensor.cpu, output), each(Tensor.cpu, target)))
 
     def result(self) -> dict[str, float]:
         """Return loss and metrics of all that was added."""
         found = mean(self._sums, self._samples)
         found |= {name: float(one.compute()) for name, one in self._accumulators.items()}
         if self._whole:
-            output, target = (torch.cat(parts).to(self._device) for parts in zip(*self._kept, strict=True))
+            whole = (join(parts) for parts in zip(*self._kept, strict=True))
+            output, target = (each(lambda tensor: tensor.to(self._device), tree) for tree in whole)
             self._kept.clear()
             found |= {name: float(function(output, target)) for name, function in self._whole.items()}
         return {name: found[name] for name in self._scores}
 
-    def _begin(self, output: Tensor, samples: int) -> None:
-        self._device = output.device
+    def _begin(self, output: Tree, samples: int) -> None:
+        self._device = tensors(output)[0].device
         if self._whole:
-            check_size(self._whole, output.nbytes / samples, self._samples)
+            check_size(self._whole, nbytes(output) / samples, self._samples)
         self._accumulators = {name: fresh(one, self._device) for name, one in self._given.items()}
 
 
@@ -77,18 +79,16 @@ def fresh(accumulator: Accumulator, device: torch.device) -> Accumulator:
     return copied if move is None else move(device)
 
 
-def value_of(score: Metric, output: Tensor, target: Tensor) -> Any:
+def value_of(score: Metric, output: Tree, target: Tree) -> Any:
     """Return a loss or a metric of these outputs and targets alone."""
     if not isinstance(score, Accumulator):
         return score(output, target)
-    accumulator = fresh(score, output.device)
+    accumulator = fresh(score, tensors(output)[0].device)
     accumulator.update(output, target)
     return accumulator.compute()
 
 
-def batch_sums(
-    means: Mapping[str, Function], output: Tensor, target: Tensor, samples: int
-) -> dict[str, float]:
+def batch_sums(means: Mapping[str, Function], output: Tree, target: Tree, samples: int) -> dict[str, float]:
     """Return means over samples as sums over a batch."""
     return {name: float(function(output, target)) * samples for name, function in means.items()}
 

@@ -15,6 +15,8 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 
 from fedkeel.errors import ConfigError, FedkeelError, did_you_mean
 
+_SHOWN = 200  # characters of a value in a message
+
 T = TypeVar("T")
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -97,7 +99,7 @@ def _explain(error: Any, cls: type, call: str | None) -> str:
         case "model_type" | "dataclass_type" | "dict_type" if call is None:
             return f"{name} = {error['input']!r}: it is a table: set its parts, as in {name}.{known[0]}"
     reason = error["msg"].removeprefix("Value error, ")
-    reason = f"{name} = {error['input']!r}: {reason[0].lower()}{reason[1:]}"
+    reason = f"{name} = {_short(error['input'])}: {reason[0].lower()}{reason[1:]}"
     return reason if call is None else f"{call}: {reason}"
 
 
@@ -109,3 +111,9 @@ def _fields(cls: Any, path: Sequence[int | str]) -> list[str]:
             break
         cls = inner.annotation
     return list(getattr(cls, "model_fields", None) or getattr(cls, "__dataclass_fields__", {}))
+
+
+def _short(value: Any) -> str:
+    """Show a value in a line; of a long one its kind."""
+    shown = repr(value)
+    return shown if len(shown) <= _SHOWN and "\n" not in shown else f"a {type(value).__name__}"

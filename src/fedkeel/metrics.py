@@ -14,8 +14,8 @@ from torch import Tensor
 from fedkeel.errors import ConfigError, DataError
 from fedkeel.losses import known_loss
 
-Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
-Function: TypeAlias = Callable[[Tensor, Tensor], Any]
+Loss: TypeAlias = Callable[[Any, Any], Tensor]  # of what the model returns, and the targets
+Function: TypeAlias = Callable[[Any, Any], Any]
 F = TypeVar("F", bound=Callable[..., Any])
 
 _MARK = "is_mean_over_samples"

@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from fedkeel.algorithm import Objective
+from fedkeel.data.samples import Batch, Samples, as_samples
 from fedkeel.errors import ConfigError
 from fedkeel.evaluation import Evaluation, batch_sums
 from fedkeel.layout import Layout, flatten, float_buffers, trainable
 from fedkeel.task import Task, watched
+from fedkeel.trees import Tree, call, call_at, count, each
 from fedkeel.vector import Vector
 
-Batch = tuple[Tensor, Tensor]
 EVALUATION_BATCH = 1000
 
 
@@ -74,7 +74,7 @@ class Oracle:
         self._layer_gradients = None
         inputs, target = self.to_device(batch)
         if objective is None:
-            loss = self.task.loss(self.module(inputs), target)
+            loss = self.task.loss(call(self.module, inputs), target)
         else:
             loss = self._with_objective(inputs, target, objective)
         self._layer_gradients = torch.autograd.grad(loss, self._parameters, allow_unused=True)
@@ -142,8 +142,8 @@ class Oracle:
         counts = [buffer.clone() for buffer, _ in self._counters]
         yield
         self.buffers.copy_(before)
-        for (buffer, _), count in zip(self._counters, counts, strict=True):
-            buffer.copy_(count)
+        for (buffer, _), former in zip(self._counters, counts, strict=True):
+            buffer.copy_(former)
 
     def full_gradient(self, at: Vector, batches: Iterable[Batch], samples: int) -> Vector:
         """Return the gradient over all samples at a vector; buffers and `point` end as they were."""
@@ -153,7 +153,7 @@ class Oracle:
         for batch in batches:
             with self.buffers_kept():
                 self.gradient(batch)
-            total.add_(self.grad, alpha=len(batch[0]) / samples)
+            total.add_(self.grad, alpha=count(batch[1]) / samples)
         self.point.copy_(point)
         return total
 
@@ -172,47 +172,52 @@ class Oracle:
 
     def to_device(self, batch: Batch) -> Batch:
         """Put a batch on the device in the model's dtype and memory format."""
-        inputs, target = batch
-        dtype = self.point.dtype
+        return each(self._input, batch[0]), each(self._target, batch[1])
+
+    def _input(self, inputs: Tensor) -> Tensor:
         if inputs.is_floating_point() or inputs.dtype == torch.uint8:
-            inputs = inputs.to(self.device, dtype)
+            inputs = inputs.to(self.device, self.point.dtype)
         else:
             inputs = inputs.to(self.device)
         if self.channels_last and inputs.ndim == 4:
             inputs = inputs.contiguous(memory_format=torch.channels_last)
-        target = target.to(self.device, dtype if target.is_floating_point() else target.dtype)
-        return inputs, target
+        return inputs
+
+    def _target(self, target: Tensor) -> Tensor:
+        return target.to(self.device, self.point.dtype if target.is_floating_point() else target.dtype)
 
     @torch.no_grad()
     def evaluate(
-        self, vector: Vector, buffers: Vector, data: Batch, prepare: Callable[[Tensor], Tensor]
+        self, vector: Vector, buffers: Vector, data: Samples | Batch, prepare: Callable[[Tree], Tree]
     ) -> dict[str, float]:
         """Return loss and metrics of a model on data."""
-        evaluation = Evaluation(self.task.scores, len(data[0]))
-        with closing(self._outputs(vector, buffers, data, prepare)) as batches:
-            for output, target, samples in batches:
-                evaluation.add(output, target, samples)
+        samples = as_samples(data)
+        evaluation = Evaluation(self.task.scores, samples.size)
+        with closing(self._outputs(vector, buffers, samples, prepare)) as batches:
+            for batch in batches:
+                evaluation.add(*batch)
         return evaluation.result()
 
     @torch.no_grad()
     def batch_sums(
-        self, vector: Vector, buffers: Vector, data: Batch, prepare: Callable[[Tensor], Tensor]
+        self, vector: Vector, buffers: Vector, data: Samples | Batch, prepare: Callable[[Tree], Tree]
     ) -> list[dict[str, float]]:
         """Return loss and metrics summed over samples, for each batch; all must be means over samples."""
         means: Any = self.task.scores
-        with closing(self._outputs(vector, buffers, data, prepare)) as batches:
+        with closing(self._outputs(vector, buffers, as_samples(data), prepare)) as batches:
             return [batch_sums(means, *batch) for batch in batches]
 
     def _outputs(
-        self, vector: Vector, buffers: Vector, data: Batch, prepare: Callable[[Tensor], Tensor]
-    ) -> Generator[tuple[Tensor, Tensor, int]]:
+        self, vector: Vector, buffers: Vector, data: Samples, prepare: Callable[[Tree], Tree]
+    ) -> Generator[tuple[Tree, Tree, int]]:
         """Yield a model's outputs, the targets and the number of samples, batch by batch."""
         self.point.copy_(vector)
         self.buffers.copy_(buffers)
         with _evaluating(self.module):
-            for x, y in zip(*(torch.split(part, EVALUATION_BATCH) for part in data), strict=True):
+            for start in range(0, data.size, EVALUATION_BATCH):
+                x, y = data.part(start, min(start + EVALUATION_BATCH, data.size))
                 inputs, target = self.to_device((prepare(x), y))
-                yield self.module(inputs), target, len(x)
+                yield call(self.module, inputs), target, count(y)
 
     def trained(self, vector: Vector, buffers: Vector) -> nn.Module:
         """Return a new module of the user's class that holds the given parameters and buffers."""
@@ -228,7 +233,7 @@ class Oracle:
                 buffer.copy_(view)
         return module
 
-    def _with_objective(self, inputs: Tensor, target: Tensor, objective: Objective) -> Tensor:
+    def _with_objective(self, inputs: Tree, target: Tree, objective: Objective) -> Tensor:
         forward = Forward(self, inputs, objective.features)
         loss = self.task.loss(forward.output, target)
         return loss + objective.function(forward, self.point, (inputs, target), objective.context)
@@ -244,23 +249,22 @@ class Oracle:
 class Forward:
     """The forward passes an objective may ask for: at the walk's own point (with gradient) or elsewhere."""
 
-    def __init__(self, oracle: Oracle, inputs: Tensor, features: bool) -> None:
+    def __init__(self, oracle: Oracle, inputs: Tree, features: bool) -> None:
         self._oracle = oracle
         if features:
             with watched(oracle.module, oracle.task.features) as found:
-                self.output = oracle.module(inputs)
+                self.output = call(oracle.module, inputs)
             self._features = found[-1]
         else:
-            self.output = oracle.module(inputs)
+            self.output = call(oracle.module, inputs)
 
-    def __call__(self, vector: Vector, inputs: Tensor) -> Tensor:
+    def __call__(self, vector: Vector, inputs: Tree) -> Any:
         """Return the model's outputs at a vector."""
         if vector is self._oracle.point:
-            own: Tensor = self.output
-            return own
+            return self.output
         return self._elsewhere(vector, inputs)
 
-    def features(self, vector: Vector, inputs: Tensor) -> Tensor:
+    def features(self, vector: Vector, inputs: Tree) -> Tensor:
         """Return the model's penultimate features at a vector."""
         if vector is self._oracle.point:
             return self._features
@@ -269,12 +273,11 @@ class Forward:
         return found[-1]
 
     @torch.no_grad()
-    def _elsewhere(self, vector: Vector, inputs: Tensor) -> Tensor:
+    def _elsewhere(self, vector: Vector, inputs: Tree) -> Any:
         oracle = self._oracle
         oracle.forwards += 1
         tensors = {**oracle.layout.views(vector), **oracle.buffer_layout.views(oracle.buffers)}
-        output: Tensor = functional_call(oracle.eval_copy, tensors, (inputs,))
-        return output
+        return call_at(oracle.eval_copy, tensors, inputs)
 
 
 def device_of(name: str | torch.device) -> torch.device:

@@ -9,7 +9,8 @@ from pydantic import Field, InstanceOf, field_validator, model_validator
 
 from fedkeel.algorithm import Algorithm
 from fedkeel.columns import VALIDATION
-from fedkeel.data.federation import Batch, Federation
+from fedkeel.data.federation import Federation
+from fedkeel.data.samples import Samples
 from fedkeel.errors import ConfigError
 from fedkeel.methods.stages import Stages, as_stages
 from fedkeel.options import RunOptions
@@ -53,6 +54,8 @@ class RunSettings(RunOptions):
     @field_validator("probes", mode="before")
     @classmethod
     def _are_probes(cls, probes: Any) -> Any:
+        if not isinstance(probes, list | tuple):
+            raise ConfigError(f"probes = {probes!r}: give a list, as in [fk.probes.Divergence()]")
         for probe in probes:
             if not isinstance(probe, Probe):
                 raise ConfigError(f"probes: {probe!r} is not a probe: give one, as in fk.probes.Divergence()")
@@ -61,6 +64,9 @@ class RunSettings(RunOptions):
     @field_validator("reducer")
     @classmethod
     def _reduces(cls, reducer: Any) -> Any:
+        if isinstance(reducer, type):
+            name = reducer.__name__
+            raise ConfigError(f"reducer = {name}: that is a class: give an object, as in fk.Median()")
         if not (hasattr(reducer, "add") and hasattr(reducer, "merge")):
             raise ConfigError(f"reducer = {reducer!r} has no add and merge: give one, as in fk.Median()")
         return reducer
@@ -91,15 +97,15 @@ class RunSettings(RunOptions):
         """Return what the names of columns begin with: validation data has columns of its own."""
         return ["", VALIDATION] if self.federation.validation is not None else [""]
 
-    def evaluation_sets(self) -> Iterator[tuple[str, Batch]]:
+    def evaluation_sets(self) -> Iterator[tuple[str, Samples]]:
         """Yield the samples that the model is evaluated on, each with the prefix of its columns."""
         federation = self.federation
         if self.evaluated_on == "clients":
             yield "", federation.everything
         elif self.evaluated_on == "test" and federation.test is not None:
             yield "", federation.test
-        if federation.validation is not None:
-            yield VALIDATION, federation.pick(federation.validation.first(len(federation)))
+        if federation.validation_samples is not None:
+            yield VALIDATION, federation.validation_samples
 
     @property
     def stages(self) -> Stages:

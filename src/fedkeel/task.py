@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from fedkeel.columns import COLUMNS, VALIDATION
-from fedkeel.errors import ConfigError
+from fedkeel.errors import ConfigError, FedkeelError
 from fedkeel.identity import stable_name
 from fedkeel.layout import trainable
 from fedkeel.metrics import Accumulator, Loss, Metric, accuracy, is_mean_over_samples, mae, mse, r2
@@ -80,7 +80,16 @@ class Task:
         """Return the task with its model made, from this seed; the task itself where it has a module."""
         if isinstance(self.model, nn.Module):
             return self
-        made = seeded(self.model, seed)
+        try:
+            made = seeded(self.model, seed)
+        except FedkeelError:
+            raise
+        except Exception as problem:
+            what = f"{type(problem).__name__}: {problem}".splitlines()[0]
+            raise ConfigError(
+                f"Task: {_name(self.model)}() failed with {what}: give a function without arguments that "
+                "makes the model"
+            ) from problem
         if not isinstance(made, nn.Module):
             raise ConfigError(
                 f"Task: {_name(self.model)}() gave {type(made).__name__}: it must give a torch.nn.Module"
@@ -166,6 +175,12 @@ def seeded(make: Callable[[], Made], seed: int) -> Made:
 
 
 def _check(module: nn.Module) -> None:
+    for name, parameter in module.named_parameters():
+        if isinstance(parameter, nn.parameter.UninitializedParameter):
+            raise ConfigError(
+                f"Task: {type(module).__name__} does not know the size of {name!r} yet (a lazy layer): run "
+                "a batch through it first"
+            )
     parameters = trainable(module)
     if not parameters:
         raise ConfigError(

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from fedkeel.algorithm import Momentum, Plan, Sharp, Walk
-from fedkeel.oracle import Batch, Oracle
+from fedkeel.data.samples import Batch
+from fedkeel.oracle import Oracle
 from fedkeel.vector import Vector, norm, scalar_like
 from fedkeel.work import AdamW, Work
 

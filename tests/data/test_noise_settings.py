@@ -174,7 +174,7 @@ def test_data_that_are_no_pictures_are_refused(setting: str, message: str) -> No
     with pytest.raises(fk.DataError) as caught:
         experiment("data.name=digits", setting).federation()
     assert message in str(caught.value)
-    assert "a sample has shape (64,): leave it out, or take data of pictures" in str(caught.value)
+    assert "a sample is float32 of shape (64,): leave it out, or take data of pictures" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_words_become_class_numbers_over_all_clients(kind):
             r"client 0: the column 'e' of x holds .*, no numbers.*get_dummies",
         ),
         (table(3), pd.Series(["a", None, "b"]), r"client 0: y holds .*is one missing"),
-        ({"a": [1, 2]}, [0, 1], r"client 0: cannot make tensors"),
+        ({"a": [[1, 2], [3]]}, [0, 1], r"client 0: cannot make tensors"),
         ([[1, 2], [3]], [0, 1], r"client 0: cannot make tensors"),
     ],
 )

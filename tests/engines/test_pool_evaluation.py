@@ -144,6 +144,13 @@ def test_all_clients_data_is_evaluated_as_by_serial(held_out):
     assert evaluated_by(federation, federation.everything, evaluate_on="clients") != os.getpid()
 
 
+def test_validation_data_is_evaluated_as_by_serial_and_by_workers():
+    federation = fk.Federation.from_arrays(clients(900, FEATURES)).with_validation(0.5)
+    assert_alike(mlp(), federation, evaluate_on="clients")
+    assert rows("serial", mlp(), federation)[-1]["validation_loss"] is not None
+    assert evaluated_by(federation, federation.validation_samples) != os.getpid()
+
+
 def test_beside_a_test_set_workers_evaluate_all_clients_data_where_that_takes_no_copy():
     federation = fk.Federation.from_arrays(clients(900, FEATURES), draw(1000, FEATURES))
     assert evaluated_by(federation, federation.everything) != os.getpid()

@@ -12,40 +12,53 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedkeel.data.arrays import Batch, arrays
+from fedkeel.data.arguments import as_list, check_options, is_pair, whole_numbers
+from fedkeel.data.arrays import Columns, arrays, check_map_style
 from fedkeel.data.client_rows import ClientRows, hold_out_rows
 from fedkeel.data.client_tests import with_own_tests
+from fedkeel.data.lazy import CACHE_BYTES, LoadedClients, ReadDatasets, given_clients, loaded
+from fedkeel.data.mapped import samples_of
+from fedkeel.data.pooling import offsets_of, pooled
+from fedkeel.data.samples import (
+    Batch,
+    InMemory,
+    Rows,
+    Samples,
+    as_samples,
+    check_alike,
+    first_infinite,
+    tensors_of,
+)
 from fedkeel.data.tables import in_numbers
 from fedkeel.errors import DataError
 from fedkeel.identity import stable_name
 from fedkeel.streams import Stream
 from fedkeel.summary import as_html, as_text
+from fedkeel.trees import Tree, count, described, named, split
 
 __all__ = ["Augmentation", "Batch", "Federation", "Transform"]
 
-Transform: TypeAlias = Callable[[Tensor], Tensor]
-Augmentation: TypeAlias = Callable[[Tensor, torch.Generator], Tensor]
+Transform: TypeAlias = Callable[[Tree], Tree]
+Augmentation: TypeAlias = Callable[[Tree, torch.Generator], Tree]
 
-_CHECKED = 2**24  # numbers checked at once
 _BLOCK = 2048  # samples gathered and transformed at once: few calls, little memory
 
 
 @dataclass(frozen=True, eq=False)
 class Federation:
-    """Samples pooled in `x` and `y`; client i owns the rows `index[offsets[i]:offsets[i + 1]]`.
+    """A pool of samples; client i owns its rows `index[offsets[i]:offsets[i + 1]]`.
 
-    Samples stay in their compact form (images as uint8); `transform` makes a batch what the model takes and
-    `augment` varies it, keyed by (seed, round, client). The first `len(self)` clients take part in
-    training; `held_out` further ones never do and serve to measure participation gaps. `validation` are rows
-    that were taken from clients to select models and settings by: nobody trains on them, nor on the rows of
-    `client_tests`, the clients' own test sets.
+    Inputs and targets are tensors, or tuples and dicts of tensors. Samples stay in their compact form (images
+    as uint8); `transform` makes a batch what the model takes and `augment` varies it, keyed by (seed, round,
+    client). The first `len(self)` clients take part in training; `held_out` further ones never do and serve
+    to measure participation gaps. `validation` are rows that were taken from clients to select models and
+    settings by: nobody trains on them, nor on the rows of `client_tests`, the clients' own test sets.
     """
 
-    x: Tensor
-    y: Tensor
+    pool: Samples
     index: Tensor
     offsets: Tensor
-    test: Batch | None = None
+    test: Samples | None = None
     transform: Transform | None = None
     augment: Augmentation | None = None
     classes: int | None = None
@@ -55,20 +68,42 @@ class Federation:
     origin: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if len(self.x) != len(self.y):
-            raise DataError(f"{len(self.x)} samples but {len(self.y)} targets: give one target per sample")
+        object.__setattr__(self, "pool", as_samples(self.pool))
+        object.__setattr__(self, "test", None if self.test is None else as_samples(self.test))
+        self._check_options()
+        self._check_counts()
         sizes = self.offsets.diff()
         if len(sizes) - self.held_out < 1:
             raise DataError("a federation needs at least one client that takes part")
         if bool((sizes < 1).any()):
             empty = int((sizes < 1).nonzero()[0])
             raise DataError(f"client {empty} has no samples: leave it out, or split over fewer clients")
-        for name, tensor in self._tensors():
-            row = _first_infinite(tensor)
-            if row is not None:
+
+    def _check_options(self) -> None:
+        classes = self.classes
+        if classes is not None and (isinstance(classes, bool) or not isinstance(classes, int) or classes < 1):
+            raise DataError(f"classes = {classes!r}: give the number of classes, or None for real numbers")
+        for name in ("transform", "augment"):
+            given = getattr(self, name)
+            if given is not None and not callable(given):
+                raise DataError(f"{name} = {given!r}: give a function of a batch of inputs, or None")
+
+    def _check_counts(self) -> None:
+        """Refuse samples in memory that lack a target or hold NaN; others are checked when loaded."""
+        for prefix, samples in self._sets():
+            if not isinstance(samples, InMemory):
+                continue
+            if count(samples.x) != count(samples.y):
                 raise DataError(
-                    f"{self.describe_row(name, row)} holds NaN or infinity: clean or drop that sample"
+                    f"{count(samples.x)} {prefix}samples but {count(samples.y)} targets: give one target per "
+                    "sample"
                 )
+            for name, tensor in _named(samples, prefix):
+                row = first_infinite(tensor)
+                if row is not None:
+                    raise DataError(
+                        f"{self.describe_row(name, row)} holds NaN or infinity: clean or drop that sample"
+                    )
 
     def __len__(self) -> int:
         """Return the number of clients that can be drawn."""
@@ -81,13 +116,12 @@ class Federation:
         return as_html(*self._summary())
 
     def _summary(self) -> tuple[str, dict[str, str]]:
-        sizes, kind = self.sizes, str(self.y.dtype).removeprefix("torch.")
-        targets = f"{kind} of shape {tuple(self.y.shape[1:])}"
+        sizes, (x, y) = self.sizes, self.pool.sample()
         facts = {
             "per client": f"{int(sizes.min())} to {int(sizes.max())} samples, median {int(sizes.median())}",
-            "inputs": f"{str(self.x.dtype).removeprefix('torch.')} of shape {tuple(self.x.shape[1:])}",
-            "targets": targets if self.classes is None else f"{self.classes} classes",
-            "test set": "none" if self.test is None else f"{len(self.test[0]):,} samples",
+            "inputs": described(x),
+            "targets": described(y) if self.classes is None else f"{self.classes} classes",
+            "test set": "none" if self.test is None else f"{self.test.size:,} samples",
         }
         if self.validation is not None:
             facts["validation"] = f"{len(self.validation.first(len(self))):,} samples of the clients"
@@ -111,11 +145,14 @@ class Federation:
     ) -> Federation:
         """Build a federation from one `(x, y)` pair of arrays (or one torch `Dataset`) per client.
 
-        pandas' DataFrames and Series will do. Targets that are words become class numbers in the order of the
-        alphabet; `origin["labels"]` says which is which. `client_tests` holds a test set per client, or None.
+        x and y may also be tuples or dicts of arrays: the model gets a tuple as its arguments and a dict as
+        its keyword arguments, the loss gets targets as they are. pandas' DataFrames and Series will do.
+        Targets that are words become class numbers in the order of the alphabet; `origin["labels"]` says
+        which is which. Memory-mapped arrays stay in their files. `client_tests` holds a test set per client,
+        or None.
         """
-        if len(clients) == 0:
-            raise DataError("no clients given: pass a list with one (x, y) pair per client")
+        clients = as_list(clients, "a list with one (x, y) pair per client")
+        check_options(options)
         if client_tests is not None:
             return with_own_tests(
                 lambda all_of: cls.from_arrays(all_of, test, **options), clients, client_tests
@@ -126,25 +163,89 @@ class Federation:
         if labels is not None:
             options = {"classes": len(labels), **options}
             options["origin"] = {**options.get("origin", {}), "labels": labels}
-        first = _pair(*clients[0], "client 0")
-        checked_test = None if test is None else _pair(*test, "the test set")
+        if mapped := given_clients(clients, options.get("classes")):
+            return cls._lazy(mapped, test, **options)
+        first = tensors_of(*clients[0], "client 0")
+        checked_test = None if test is None else tensors_of(*test, "the test set")
         if checked_test is not None:
-            _check_alike(checked_test, first, "the test set", "client 0")
-        x, y, sizes = _pool_arrays(clients) or _pool(clients)
-        return cls(
-            x=x,
-            y=y,
-            index=torch.arange(len(x)),
-            offsets=torch.cat([torch.zeros(1, dtype=torch.int64), sizes.cumsum(0)]),
-            test=checked_test,
-            **options,
-        )
+            check_alike(checked_test, first, "the test set", "client 0")
+        pool, sizes = pooled(clients)
+        return cls(pool, torch.arange(pool.size), offsets_of(sizes), checked_test, **options)
 
     @classmethod
-    def from_datasets(cls, clients: Sequence[Any], test: Any = None, **options: Any) -> Federation:
-        """Build a federation from one map-style torch `Dataset` per client."""
-        pairs = [arrays(client) for client in clients]
-        return cls.from_arrays(pairs, None if test is None else arrays(test), **options)
+    def from_datasets(
+        cls,
+        clients: Sequence[Any],
+        test: Any = None,
+        *,
+        x: Columns = None,
+        y: Columns = None,
+        lazy: bool = False,
+        **options: Any,
+    ) -> Federation:
+        """Build a federation from one map-style `Dataset`, of torch or Hugging Face, per client.
+
+        `x` and `y` name columns where samples have names. All samples are read at once and kept as tensors;
+        with `lazy` each is read whenever it is needed.
+        """
+        clients = as_list(clients, "a list with one dataset per client")
+        check_options(options)
+        for dataset in clients:
+            check_map_style(dataset)
+        if lazy:
+            pool = ReadDatasets(clients, x=x, y=y, classes=options.get("classes"))
+            return cls._lazy(pool, test if is_pair(test) else ReadDatasets([test], x=x, y=y), **options)
+        pairs = [arrays(client, x=x, y=y) for client in clients]
+        return cls.from_arrays(pairs, test if is_pair(test) else arrays(test, x=x, y=y), **options)
+
+    @classmethod
+    def from_clients(
+        cls,
+        count: int,
+        load: Callable[[int], Any],
+        *,
+        sizes: Sequence[int] | None = None,
+        test: Any = None,
+        classes: int | None = None,
+        cache: int = CACHE_BYTES,
+        fingerprint: str | None = None,
+        **options: Any,
+    ) -> Federation:
+        """Build a federation whose clients are loaded when they are needed: `load(client)` gives `(x, y)`.
+
+        Give `sizes`, the number of samples of each client; without it every client is loaded once, here. The
+        clients last used stay in memory, up to `cache` bytes. `classes` is how many there are, None for real
+        numbers as targets. A resumed run must have the same data: its `fingerprint` is the text given here,
+        else it covers the sizes, the first samples of client 0, and the function's source.
+        """
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise DataError(f"from_clients: count = {count!r}: give the number of clients, at least 1")
+        if not callable(load):
+            raise DataError(
+                f"from_clients: load = {load!r}: give a function of a client's number that returns (x, y)"
+            )
+        if isinstance(cache, bool) or not isinstance(cache, int) or cache < 0:
+            raise DataError(f"from_clients: cache = {cache!r}: give a number of bytes, as in 2**30")
+        check_options(options)
+        if sizes is None:
+            sizes = [loaded(load, client).size for client in range(count)]
+        sizes = whole_numbers(sizes)
+        if len(sizes) != count:
+            raise DataError(f"from_clients: {len(sizes)} sizes for {count} clients: give one per client")
+        pool = LoadedClients(load, sizes, classes=classes, cache=cache, fingerprint=fingerprint)
+        return cls._lazy(pool, test, classes=classes, **options)
+
+    @classmethod
+    def _lazy(cls, pool: LoadedClients | ReadDatasets, test: Any, **options: Any) -> Federation:
+        """Return a federation whose clients own consecutive rows of a pool that is not in memory."""
+        if isinstance(test, torch.utils.data.Dataset):
+            test = InMemory(*arrays(test))
+        if test is not None and not isinstance(test, Samples):
+            x, y = test
+            test = samples_of(x, y, "the test set")
+        if test is not None:
+            check_alike(test.sample(), pool.sample(), "the test set", "client 0")
+        return cls(pool, torch.arange(pool.size), offsets_of(pool.sizes), test, **options)
 
     @property
     def sizes(self) -> Tensor:
@@ -153,23 +254,48 @@ class Federation:
 
     def rows(self, client: int) -> Tensor:
         """Return the indices of a client's samples in the pool."""
+        if not 0 <= client < len(self.offsets) - 1:
+            raise DataError(f"there is no client {client}: they are numbered 0 to {len(self.offsets) - 2}")
         return self.index[int(self.offsets[client]) : int(self.offsets[client + 1])]
 
     def samples(self, client: int) -> Batch:
         """Return a client's samples as stored."""
-        rows = self.rows(client)
-        return self.x[rows], self.y[rows]
+        return self.pool.take(self.rows(client))
 
     def pick(self, rows: Tensor) -> Batch:
-        """Return samples of the pool as stored; five times faster than indexing."""
-        return self.x.index_select(0, rows), self.y.index_select(0, rows)
+        """Return samples of the pool as stored."""
+        return self.pool.take(rows)
+
+    @property
+    def x(self) -> Tree:
+        """Return the inputs of the pool, which must be in memory."""
+        return self._in_memory.x
+
+    @property
+    def y(self) -> Tree:
+        """Return the targets of the pool, which must be in memory."""
+        return self._in_memory.y
+
+    @property
+    def _in_memory(self) -> InMemory:
+        if not isinstance(self.pool, InMemory):
+            raise DataError(
+                "the samples are loaded when needed: federation.samples(client) returns a client's"
+            )
+        return self.pool
 
     @cached_property
-    def everything(self) -> Batch:
-        """Return the samples of all clients that take part: evaluation data if there is no test set."""
+    def everything(self) -> Samples:
+        """Return the samples of all clients that take part."""
         rows = self.index[: int(self.offsets[len(self)])]
-        whole = len(rows) == len(self.x) and bool((rows.bincount() == 1).all())
-        return (self.x, self.y) if whole else (self.x[rows], self.y[rows])
+        if len(rows) == self.pool.size and bool((rows.bincount() == 1).all()):
+            return self.pool
+        return InMemory(*self.pick(rows)) if isinstance(self.pool, InMemory) else Rows(self.pool, rows)
+
+    @cached_property
+    def validation_samples(self) -> Samples | None:
+        """Return the validation data of the clients that take part: rows of the pool, no copies."""
+        return None if self.validation is None else Rows(self.pool, self.validation.first(len(self)))
 
     def batches(self, client: int, order: Sequence[np.ndarray], stream: Stream) -> Iterator[Batch]:
         """Yield a client's minibatches in the given order, ready for the model."""
@@ -186,15 +312,15 @@ class Federation:
             if self.augment is not None and generator is not None:
                 x = self.augment(x, generator)
             sizes = [len(batch) for batch in block]
-            yield from zip(torch.split(self.prepare(x), sizes), torch.split(y, sizes), strict=True)
+            yield from zip(split(self.prepare(x), sizes), split(y, sizes), strict=True)
 
-    def prepare(self, x: Tensor) -> Tensor:
+    def prepare(self, x: Tree) -> Tree:
         """Return stored samples as the model takes them."""
         return x if self.transform is None else self.transform(x)
 
     def hold_out(self, clients: int) -> Federation:
         """Keep the last `clients` clients out of training."""
-        if not 0 <= clients < len(self):
+        if isinstance(clients, bool) or not isinstance(clients, int) or not 0 <= clients < len(self):
             raise DataError(f"cannot hold out {clients} of {len(self)} clients: at least one must take part")
         return replace(self, held_out=self.held_out + clients)
 
@@ -216,20 +342,21 @@ class Federation:
         return replace(self, index=left.rows, offsets=left.offsets, origin=origin, **changed)
 
     def fingerprint(self) -> str:
-        """Return a hash of all samples, targets and the split."""
+        """Return a hash of the samples that are in memory, of the targets and the split."""
         digest = hashlib.sha256()
         parts = [("validation", self.validation), ("client tests", self.client_tests)]
         further = [(name, tensor) for name, rows in parts if rows is not None for tensor in rows]
-        own = (("index", self.index), ("offsets", self.offsets))
-        for name, tensor in (*self._tensors(), *own, *further):
+        samples = [found for prefix, one in self._sets() for found in _named(one.sample(), prefix)]
+        for name, tensor in (*samples, ("index", self.index), ("offsets", self.offsets), *further):
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
             digest.update(tensor.contiguous().numpy().data)
+        for _, one in self._sets():
+            digest.update(one.identity().encode())
         digest.update(stable_name((self.held_out, self.transform, self.augment)).encode())
         return digest.hexdigest()
 
-    def _tensors(self) -> list[tuple[str, Tensor]]:
-        test = [] if self.test is None else [("test x", self.test[0]), ("test y", self.test[1])]
-        return [("x", self.x), ("y", self.y), *test]
+    def _sets(self) -> list[tuple[str, Samples]]:
+        return [("", self.pool), *([] if self.test is None else [("test ", self.test)])]
 
     def describe_row(self, name: str, row: int) -> str:
         """Say in words whose sample a row of the pool (or of the test set) is."""
@@ -242,17 +369,8 @@ class Federation:
         return f"client {client}: {name}[{int(found[0]) - int(self.offsets[client])}]"
 
 
-def _first_infinite(tensor: Tensor) -> int | None:
-    """Return the first row that holds NaN or infinity, with little memory beside the data."""
-    if not tensor.is_floating_point():
-        return None
-    seen = 0
-    for part in torch.split(tensor, max(1, _CHECKED * len(tensor) // max(1, tensor.numel()))):
-        finite = torch.isfinite(part)
-        if not bool(finite.all()):
-            return seen + int((~finite.reshape(len(part), -1)).any(1).nonzero()[0])
-        seen += len(part)
-    return None
+def _named(samples: InMemory, prefix: str) -> list[tuple[str, Tensor]]:
+    return [*named(samples.x, f"{prefix}x"), *named(samples.y, f"{prefix}y")]
 
 
 def _blocks(order: Sequence[np.ndarray]) -> Iterator[list[np.ndarray]]:
@@ -267,50 +385,3 @@ def _blocks(order: Sequence[np.ndarray]) -> Iterator[list[np.ndarray]]:
         filled += len(batch)
     if block:
         yield block
-
-
-def _pool(clients: Sequence[tuple[Any, Any]]) -> tuple[Tensor, Tensor, Tensor]:
-    """Return all samples, all targets and each client's count, of anything that makes tensors."""
-    pairs = [_pair(x, y, f"client {i}") for i, (x, y) in enumerate(clients)]
-    for i, pair in enumerate(pairs):
-        _check_alike(pair, pairs[0], f"client {i}", "client 0")
-    sizes = torch.tensor([len(x) for x, _ in pairs])
-    return torch.cat([x for x, _ in pairs]), torch.cat([y for _, y in pairs]), sizes
-
-
-def _pool_arrays(clients: Sequence[tuple[Any, Any]]) -> tuple[Tensor, Tensor, Tensor] | None:
-    """Return the same for NumPy arrays without faults, ten times faster; None for anything else."""
-    xs, ys = [x for x, _ in clients], [y for _, y in clients]
-    for parts in (xs, ys):
-        if not all(type(array) is np.ndarray and array.ndim for array in parts):
-            return None
-        if len({(array.dtype, array.shape[1:]) for array in parts}) > 1:
-            return None
-    sizes = [len(x) for x in xs]
-    if min(sizes) == 0 or sizes != [len(y) for y in ys]:
-        return None
-    return *_pair(np.concatenate(xs), np.concatenate(ys), "the clients"), torch.tensor(sizes)
-
-
-def _pair(x: Any, y: Any, owner: str) -> Batch:
-    try:
-        x, y = torch.as_tensor(x), torch.as_tensor(y)
-    except (TypeError, ValueError, RuntimeError) as problem:
-        raise DataError(f"{owner}: cannot make tensors of its arrays: {problem}") from None
-    if x.ndim == 0 or y.ndim == 0 or len(x) != len(y):
-        raise DataError(
-            f"{owner}: x has shape {tuple(x.shape)} and y {tuple(y.shape)}: give one row of y per row of x"
-        )
-    if len(x) == 0:
-        raise DataError(f"{owner} has no samples: leave it out")
-    return x, y if y.is_floating_point() else y.long()
-
-
-def _check_alike(pair: Batch, first: Batch, owner: str, model: str) -> None:
-    for name, ours, theirs in (("x", pair[0], first[0]), ("y", pair[1], first[1])):
-        alike = ours.dtype == theirs.dtype or (ours.is_floating_point() and theirs.is_floating_point())
-        if ours.shape[1:] != theirs.shape[1:] or not alike:
-            raise DataError(
-                f"{owner}: a row of {name} is {ours.dtype} of shape {tuple(ours.shape[1:])}, "
-                f"but {model} has {theirs.dtype} of shape {tuple(theirs.shape[1:])}: make them alike"
-            )

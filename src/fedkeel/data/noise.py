@@ -20,8 +20,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedkeel.data.federation import Federation
+from fedkeel.data.samples import InMemory
 from fedkeel.errors import ConfigError, DataError
 from fedkeel.streams import Stream
+from fedkeel.trees import Tree, described
 
 
 class PictureNoise(Protocol):
@@ -90,7 +92,7 @@ def add_noise(federation: Federation, *noises: PictureNoise, seed: int = 0) -> F
         x = noise(x, y, clients, seed)
     described = {"noise": [repr(noise) for noise in noises], "noise_seed": seed}
     index = torch.arange(len(x))
-    return replace(federation, x=x, y=y, index=index, origin={**federation.origin, **described})
+    return replace(federation, pool=InMemory(x, y), index=index, origin={**federation.origin, **described})
 
 
 @dataclass(frozen=True)
@@ -124,11 +126,11 @@ class Augment:
         return padded.gather(2, pixels.reshape(n, 1, -1).expand(n, channels, -1)).view(x.shape)
 
 
-def check_pictures(what: str, x: Tensor) -> None:
+def check_pictures(what: str, x: Tree) -> None:
     """Refuse samples that are no pictures; `what` is for pictures only."""
-    if x.ndim != 4:
+    if not isinstance(x, Tensor) or x.ndim != 4:
         raise DataError(
-            f"{what} is for pictures (channels, height, width), but a sample has shape {tuple(x.shape[1:])}: "
+            f"{what} is for pictures (channels, height, width), but a sample is {described(x)}: "
             "leave it out, or take data of pictures, as cifar10 or mnist"
         )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -265,12 +266,12 @@ def _check_whole(splitter: object, name: str, value: int) -> None:
 
 
 def _check_alpha(splitter: object, alpha: float) -> None:
-    if not 0 < alpha < math.inf:
+    if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 0 < alpha < math.inf:
         raise ConfigError(
             f"{splitter}: alpha is {alpha!r}; use a positive number (small: unlike clients, large: alike)"
         )
 
 
 def _check_lognormal(splitter: object, sigma: float) -> None:
-    if not 0 <= sigma < math.inf:
+    if isinstance(sigma, bool) or not isinstance(sigma, Real) or not 0 <= sigma < math.inf:
         raise ConfigError(f"{splitter}: lognormal is {sigma!r}; it must be 0 (equal sizes) or positive")

@@ -25,12 +25,13 @@ def in_numbers(clients: Sequence[tuple[Any, Any]], test: tuple[Any, Any] | None)
     Whether something is to be done is seen from the first client. Words become class numbers in the order of
     the alphabet, over all clients and the test set.
     """
-    for owner, pair in (("client 0", clients[0]), ("the test set", test)):
-        if pair is not None and (not isinstance(pair, tuple | list) or len(pair) != 2):
+    owners = [f"client {client}" for client in range(len(clients))]
+    tests = [] if test is None else [("the test set", test)]
+    for owner, pair in (*zip(owners, clients, strict=True), *tests):
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise DataError(f"{owner} is a {type(pair).__name__}: give a pair (x, y) of arrays")
     if not any(_is_table(part) or _are_words(part) for part in clients[0]):
         return NumericData(clients, test, None)
-    owners = [f"client {client}" for client in range(len(clients))]
     found = [(_columns(x, owner), _column(y, owner)) for (x, y), owner in zip(clients, owners, strict=True)]
     tested = None if test is None else (_columns(test[0], "the test set"), _column(test[1], "the test set"))
     if not _are_words(found[0][1]):
@@ -48,7 +49,7 @@ def _is_table(part: Any) -> bool:
 
 
 def _are_words(part: Any) -> bool:
-    if isinstance(part, Tensor):
+    if isinstance(part, Tensor | dict | tuple):  # trees hold numbers
         return False
     try:
         array = part.to_numpy() if _is_table(part) else np.asarray(part)

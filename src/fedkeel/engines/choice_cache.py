@@ -16,6 +16,7 @@ import torch
 from fedkeel.files import cache_directory
 from fedkeel.oracle import Oracle
 from fedkeel.settings import RunSettings
+from fedkeel.trees import described
 
 _VERSION = 2  # of the files, and of how engines are measured
 
@@ -28,7 +29,7 @@ def fingerprint(settings: RunSettings, oracle: Oracle, candidates: Sequence[str]
         "model": repr(settings.task.module),
         "task": settings.task.describe(),
         "layout": repr(oracle.layout),
-        "sample": [list(federation.x.shape[1:]), str(federation.x.dtype), repr(federation.transform)],
+        "sample": [described(federation.samples(0)[0]), repr(federation.transform)],
         "sizes": [int(federation.sizes.min()), int(federation.sizes.max()), work.batch_size],
         "augmented": federation.augment is not None,
         "clip": work.clip is not None,

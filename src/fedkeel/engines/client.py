@@ -18,6 +18,7 @@ from fedkeel.probes.base import ClientView
 from fedkeel.records import ClientMemory, nbytes, without_views_of
 from fedkeel.settings import RunSettings
 from fedkeel.streams import Stream
+from fedkeel.trees import count, split
 from fedkeel.vector import Vector, finite
 from fedkeel.walk import Pace, WalkResult, take
 
@@ -146,13 +147,13 @@ def full_gradient(settings: RunSettings, oracle: Oracle, client: int, at: Vector
     """
     federation = settings.federation
     x, y = federation.samples(client)
-    size = len(y) if needing_all({"loss": settings.task.loss}) else _FULL_BATCH
+    size = count(y) if needing_all({"loss": settings.task.loss}) else _FULL_BATCH
 
     def batches() -> Iterator[Batch]:
-        for part, target in zip(torch.split(x, size), torch.split(y, size), strict=True):
+        for part, target in zip(split(x, size), split(y, size), strict=True):
             yield federation.prepare(part), target
 
-    return oracle.full_gradient(at, batches(), len(x))
+    return oracle.full_gradient(at, batches(), count(y))
 
 
 @contextmanager

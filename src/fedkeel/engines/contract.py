@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from fedkeel.algorithm import Algorithm
-from fedkeel.data.federation import Batch
+from fedkeel.data.samples import Samples
 from fedkeel.oracle import Passes
 from fedkeel.probes.client import ClientProbes
 from fedkeel.records import ClientMemory, Record
@@ -109,7 +109,7 @@ class Engine(Protocol):
     def run(self, request: RoundRequest, memories: Sequence[ClientMemory]) -> CohortResult:
         """Let every client of the cohort do its round, and reduce what they send."""
 
-    def evaluate(self, vectors: Sequence[Vector], buffers: Vector, data: Batch) -> list[dict[str, float]]:
+    def evaluate(self, vectors: Sequence[Vector], buffers: Vector, data: Samples) -> list[dict[str, float]]:
         """Return loss and metrics of each model on samples."""
 
     def close(self) -> None:

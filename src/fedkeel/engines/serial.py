@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
-from fedkeel.data.federation import Batch
+from fedkeel.data.samples import Samples
 from fedkeel.engines.client import run_client
 from fedkeel.engines.contract import CohortResult, RoundRequest
 from fedkeel.engines.reduction import Reduction
@@ -36,7 +36,7 @@ class Serial:
                 reduction.add(run_client(self.settings, self.oracle, request, client, memory))
             return reduction.result()
 
-    def evaluate(self, vectors: Sequence[Vector], buffers: Vector, data: Batch) -> list[dict[str, float]]:
+    def evaluate(self, vectors: Sequence[Vector], buffers: Vector, data: Samples) -> list[dict[str, float]]:
         """Return loss and metrics of each model on samples."""
         prepare = self.settings.federation.prepare
         with threads(self.threads):

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from fedkeel.data.federation import Batch
 from fedkeel.oracle import Oracle
 from fedkeel.settings import RunSettings
+from fedkeel.trees import Tree, call, count, part
 
 _FLOPS_WORTH_THREADS = 2e7  # a smaller step is faster on one thread, on a busy machine ten times so
 _LEAST_OUTPUTS = 0.5  # numbers that convolutions give, per number of their weights
@@ -16,7 +17,7 @@ _LEAST_OUTPUTS = 0.5  # numbers that convolutions give, per number of their weig
 def first_batch(settings: RunSettings, limit: int) -> Batch:
     """Return some samples of the first client, ready for the model."""
     x, y = settings.federation.samples(0)
-    return settings.federation.prepare(x[:limit]), y[:limit]
+    return settings.federation.prepare(part(x, 0, limit)), part(y, 0, limit)
 
 
 def batch_size(settings: RunSettings) -> int:
@@ -33,10 +34,10 @@ def step_flops(settings: RunSettings, oracle: Oracle, *, recurrent: bool = False
     """Return about how many operations a client's step takes: forward, and twice that backward."""
     inputs, _ = oracle.to_device(first_batch(settings, limit=2))
     found = forward_flops(oracle.eval_copy, inputs, recurrent=recurrent)
-    return 3 * found / len(inputs) * batch_size(settings)
+    return 3 * found / count(inputs) * batch_size(settings)
 
 
-def forward_flops(module: nn.Module, inputs: Tensor, *, recurrent: bool = False) -> float:
+def forward_flops(module: nn.Module, inputs: Tree, *, recurrent: bool = False) -> float:
     """Count the operations of a pass: each layer's matrices are applied once per position of its output.
 
     Recurrent layers do not count unless asked for: they are many small products one after another, and
@@ -53,7 +54,7 @@ def forward_flops(module: nn.Module, inputs: Tensor, *, recurrent: bool = False)
     )
 
 
-def activation_count(module: nn.Module, inputs: Tensor) -> int:
+def activation_count(module: nn.Module, inputs: Tree) -> int:
     """Return how many numbers the layers without children give."""
     return sum(shape.numel() for layer, shape in layer_outputs(module, inputs) if not list(layer.children()))
 
@@ -65,7 +66,7 @@ def fits_channels_last(settings: RunSettings, oracle: Oracle) -> bool:
     convolutions' outputs (a deep network's last layers, short minibatches) the default format is faster.
     """
     inputs, _ = oracle.to_device(first_batch(settings, limit=2))
-    if inputs.ndim != 4:
+    if not isinstance(inputs, Tensor) or inputs.ndim != 4:
         return False
     try:
         seen = layer_outputs(oracle.eval_copy, inputs.contiguous(memory_format=torch.channels_last))
@@ -78,7 +79,7 @@ def fits_channels_last(settings: RunSettings, oracle: Oracle) -> bool:
 
 
 @torch.no_grad()
-def layer_outputs(module: nn.Module, inputs: Tensor) -> list[tuple[nn.Module, torch.Size]]:
+def layer_outputs(module: nn.Module, inputs: Tree) -> list[tuple[nn.Module, torch.Size]]:
     """Return each layer and the shape of its output in a pass; of several outputs, the first."""
     seen: list[tuple[nn.Module, torch.Size]] = []
 
@@ -89,7 +90,7 @@ def layer_outputs(module: nn.Module, inputs: Tensor) -> list[tuple[nn.Module, to
 
     handles = [layer.register_forward_hook(remember) for layer in module.modules()]
     try:
-        module(inputs)
+        call(module, inputs)
     finally:
         for handle in handles:
             handle.remove()

@@ -275,7 +275,7 @@ class Experiment(RunOptions, Execution):
             raise ConfigError(
                 f"data {self.data.name!r} has no classes: train it from Python with your own Task"
             )
-        shape = tuple(federation.prepare(federation.x[:1]).shape[1:])
+        shape = tuple(federation.prepare(federation.samples(0)[0][:1]).shape[1:])
         seed = self.seed if model.seed is None else model.seed
         dtype = getattr(torch, model.dtype)
         return Task(models.build(model.name, shape=shape, classes=federation.classes, seed=seed, dtype=dtype))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path
@@ -30,6 +31,8 @@ def load(run_dir: str | Path, task: Task | None = None) -> Result:
     `task`, whose module says what the model is; without it everything but models is there. The server's state
     and the clients' memories are not read: `train(…, run_dir=…, resume=True)` goes on with them.
     """
+    if not isinstance(run_dir, str | os.PathLike):
+        raise ConfigError(f"load: run_dir = {run_dir!r}: give the path of a run's directory")
     path = Path(run_dir)
     manifest, rows = read_manifest(path), read_rows(path)
     transform, missing = None, "give its task, as in fk.load(run_dir, task)"

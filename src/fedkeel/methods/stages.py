@@ -119,6 +119,8 @@ def _kind(method: Algorithm) -> tuple[list[type], list[str]]:
 def _check_until(until: object) -> None:
     if isinstance(until, bool) or (isinstance(until, int) and until < 1):
         raise ConfigError(f"stages: until={until!r}: give a round from 1 on, a fraction, or a rule")
+    if until is not None and not isinstance(until, int | float) and not callable(until):
+        raise ConfigError(f"stages: until={until!r}: give a round from 1 on, a fraction, or a rule")
     if isinstance(until, float) and not 0 < until < 1:
         raise ConfigError(f"stages: until={until!r}: a fraction of the rounds lies between 0 and 1")
 

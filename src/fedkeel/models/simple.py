@@ -12,13 +12,24 @@ from fedkeel.errors import ConfigError
 from fedkeel.models.network import Network
 
 
+def check_sizes(model: str, **sizes: object) -> None:
+    """Refuse sizes of layers that are no positive whole numbers."""
+    for name, size in sizes.items():
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise ConfigError(f"{model}: {name} = {size!r}: give a whole number of at least 1")
+
+
 def logistic(inputs: int = 784, classes: int = 10) -> Network:
     """Multinomial logistic regression (FedSAGD on EMNIST-L): 7,850 parameters on 28×28 pictures."""
+    check_sizes("logistic", inputs=inputs, classes=classes)
     return Network(penultimate="flatten", flatten=nn.Flatten(), head=nn.Linear(inputs, classes))
 
 
 def mlp(inputs: int = 64, hidden: Sequence[int] = (64,), classes: int = 10) -> Network:
     """Fully connected layers with ReLU; the demo's model for digits."""
+    if not isinstance(hidden, Sequence) or isinstance(hidden, str):
+        raise ConfigError(f"mlp: hidden = {hidden!r}: give the widths of the layers, as in (64,)")
+    check_sizes("mlp", inputs=inputs, classes=classes, **{f"hidden[{i}]": n for i, n in enumerate(hidden)})
     widths = (inputs, *hidden)
     body = OrderedDict[str, nn.Module]()
     for i, (fan_in, fan_out) in enumerate(pairwise(widths), start=1):
@@ -33,6 +44,7 @@ def cnn(classes: int = 10, channels: int = 3, size: int = 32) -> Network:
     Two 5×5 convolutions of 64 filters without padding, each followed by ReLU and 2×2 max-pooling,
     then 384 and 192 units: 32 → 28 → 14 → 10 → 5 pixels, 64·5·5 = 1,600 features.
     """
+    check_sizes("cnn", classes=classes, channels=channels, size=size)
     side = ((size - 4) // 2 - 4) // 2
     if side < 1:
         raise ConfigError(f"cnn: pictures of {size}×{size} pixels are too small; it needs 16×16 or more")

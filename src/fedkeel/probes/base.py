@@ -16,6 +16,7 @@ import torch
 
 from fedkeel.algorithm import Algorithm, Walk, model_of
 from fedkeel.data.federation import Batch, Federation
+from fedkeel.data.samples import Samples
 from fedkeel.layout import Layout
 from fedkeel.oracle import Passes
 from fedkeel.records import Nothing, Record
@@ -79,7 +80,7 @@ class RoundView(NamedTuple):
     memories: Sequence[Record]
     passes: Passes | None
     row: Mapping[str, Any]
-    evaluate: Callable[[Vector, Batch], dict[str, float]]
+    evaluate: Callable[[Vector, Samples | Batch], dict[str, float]]
 
     @property
     def x(self) -> Vector:

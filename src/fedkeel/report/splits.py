@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from fedkeel.data.federation import Federation
 from fedkeel.data.sources.readers import encode_png
@@ -49,12 +50,13 @@ class SplitCounts(NamedTuple):
 
 def count_split(federation: Federation) -> SplitCounts:
     """Count each client's samples by class."""
-    if federation.y.is_floating_point() or federation.y.ndim != 1:
+    targets = federation.y
+    if not isinstance(targets, Tensor) or targets.is_floating_point() or targets.ndim != 1:
         raise DataError("only classes can be drawn: these targets are not one whole number per sample")
-    classes = federation.classes or int(federation.y.max()) + 1
+    classes = federation.classes or int(targets.max()) + 1
     clients = len(federation.offsets) - 1
     owner = np.repeat(np.arange(clients), federation.offsets.diff().numpy())
-    label = federation.y[federation.index].numpy()
+    label = targets[federation.index].numpy()
     counts = np.bincount(owner * classes + label, minlength=clients * classes).reshape(clients, classes)
     origin = federation.origin
     title = f"{origin.get('dataset', 'data')}, {origin.get('splitter', 'given split')}, {clients} clients"

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedkeel.algorithm import Algorithm, Sharp, Walk
+from fedkeel.data.federation import Federation
+from fedkeel.data.samples import Batch
 from fedkeel.errors import ConfigError, DataError, FedkeelError
 from fedkeel.evaluation import check_size, needing_all, value_of
+from fedkeel.losses import known_loss
 from fedkeel.methods.relaxed import Relaxed
 from fedkeel.metrics import is_mean_over_samples, shapes
 from fedkeel.oracle import Oracle
 from fedkeel.running.target_checks import check_targets
 from fedkeel.settings import RunSettings
 from fedkeel.task import Task
+from fedkeel.trees import Tree, call, count, each, named, nbytes, part, tensors, with_samples
 from fedkeel.vector import Vector, scalar_like
 from fedkeel.work import Work
 
@@ -28,28 +34,108 @@ def check(settings: RunSettings, oracle: Oracle) -> None:
     """Run model, loss and metrics on a few samples; refuse what does not fit together."""
     federation, task = settings.federation, settings.task
     x, y = federation.samples(0)
-    inputs, target = oracle.to_device((federation.prepare(x[:2]), y[:2]))
+    inputs, target = oracle.to_device((_prepared(federation, part(x, 0, 2)), part(y, 0, 2)))
     name = type(task.module).__name__
     try:
         with torch.no_grad():
-            output = oracle.eval_copy(inputs)
+            output = call(oracle.eval_copy, inputs)
     except _TROUBLE as problem:
         raise DataError(
-            f"{name} does not take a batch of shape {tuple(inputs.shape)} and dtype {inputs.dtype}: "
-            f"{_first_line(problem)}; change the model's input size or the data's shape"
+            f"{name} does not take a batch of {with_samples(inputs)}: {_first_line(problem)}; change the "
+            "model's input size or the data's shape"
         ) from None
-    if not isinstance(output, Tensor):
-        raise DataError(f"{name} returns {type(output).__name__}: its output must be one tensor")
+    except Exception as problem:  # of the model's own
+        raise DataError(
+            f"{name} fails on a batch of {with_samples(inputs)} with {type(problem).__name__}: "
+            f"{_first_line(problem)}"
+        ) from problem
+    _check_output(task, output, name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # two samples may be too few for a metric; broadcasting is refused
         check_targets(task, federation, output, target)
         _check_loss(task, output, target)
         _check_metrics(settings, oracle, output, target)
+    if not isinstance(output, Tensor):
+        _check_objectives(settings, oracle, (inputs, target), type(output).__name__)
 
 
-def _check_loss(task: Task, output: Tensor, target: Tensor) -> None:
+def _prepared(federation: Federation, x: Tree) -> Tree:
+    """Return a few inputs as the model gets them; refuse a transform or an augmentation that fails."""
+    augment, transform = federation.augment, federation.transform
+    if augment is not None:
+        x = _changed("augment", lambda batch: augment(batch, torch.Generator()), x)
+    return x if transform is None else _changed("transform", transform, x)
+
+
+def _changed(name: str, function: Callable[[Tree], Tree], x: Tree) -> Tree:
+    try:
+        changed = function(x)
+    except FedkeelError:
+        raise
+    except Exception as problem:
+        what = f"{type(problem).__name__}: {_first_line(problem)}"
+        raise DataError(f"{name} fails on a batch of {with_samples(x)} with {what}") from problem
+    if not tensors(changed) or count(changed) != count(x):
+        given = with_samples(changed) if tensors(changed) else type(changed).__name__
+        raise DataError(
+            f"{name} gives {given} of a batch of {with_samples(x)}: it must give as many samples as it gets"
+        )
+    return changed
+
+
+def _check_output(task: Task, output: Any, name: str) -> None:
+    """Outputs must be tensors; losses and metrics of torch and fedkeel take one."""
+    if not tensors(output):
+        raise DataError(f"{name} returns {type(output).__name__}: its output must be a tensor, or hold some")
+    if isinstance(output, Tensor):
+        return
+    for key, score in task.scores.items():
+        if known_loss(score) is not None or getattr(score, "__module__", "") == "fedkeel.metrics":
+            thing = "loss" if key == "loss" else f"metrics={{{key!r}: …}}"
+            given = _name_of(score)
+            raise DataError(
+                f"{name} returns {type(output).__name__} with {_parts(output)}, and {given} takes one "
+                f"tensor: say which, as in {thing}=lambda output, y: {given}(output{_first_part(output)}, y)"
+            )
+
+
+def _check_objectives(settings: RunSettings, oracle: Oracle, batch: Batch, returned: str) -> None:
+    """Refuse methods whose own part of the loss asks for one tensor of outputs."""
+    for method, _ in settings.stages.parts:
+        x = oracle.point.clone()
+        plan = method.plan(method.broadcast(method.init(x)), method.enlist(x))
+        if plan.objective is None:
+            continue
+        try:
+            with oracle.buffers_kept(), torch.random.fork_rng(devices=[]):
+                oracle.gradient(batch, plan.objective)
+        except (*_TROUBLE, AttributeError) as problem:
+            raise ConfigError(
+                f"{method!r} adds to the loss a part of its own that takes one tensor of outputs, and "
+                f"{type(settings.task.module).__name__} returns {returned}: let the model return that tensor "
+                f"alone, or choose another method ({_first_line(problem)})"
+            ) from None
+
+
+def _parts(output: Any) -> str:
+    return ", ".join(name for name, _ in named(output, "output"))
+
+
+def _first_part(output: Any) -> str:
+    if isinstance(output, Mapping):
+        key = "logits" if "logits" in output else next(iter(output))
+        return f".{key}" if hasattr(output, key) else f"[{key!r}]"
+    return "[0]"
+
+
+def _name_of(score: Any) -> str:
+    known = known_loss(score)
+    return known.name if known is not None else str(getattr(score, "__name__", type(score).__name__))
+
+
+def _check_loss(task: Task, output: Tree, target: Tree) -> None:
     """The loss must be one number that has a gradient."""
-    leaf = output.detach().requires_grad_(output.is_floating_point())
+    leaf = each(lambda one: one.detach().requires_grad_(one.is_floating_point()), output)
     try:
         loss = task.loss(leaf, target)
     except FedkeelError:
@@ -63,21 +149,22 @@ def _check_loss(task: Task, output: Tensor, target: Tensor) -> None:
             f"the loss has shape {tuple(loss.shape)}: it must be one number, as the mean over samples"
         )
     try:
-        gradient = torch.autograd.grad(loss, leaf, allow_unused=True)[0] if loss.requires_grad else None
+        leaves = [one for one in tensors(leaf) if one.requires_grad]
+        found = torch.autograd.grad(loss, leaves, allow_unused=True) if loss.requires_grad else []
     except RuntimeError as problem:
         raise _untaken("the gradient of the loss", output, target, problem) from None
-    if gradient is None:
+    if all(gradient is None for gradient in found):
         raise DataError(
             "the loss has no gradient with respect to the outputs: compute it from them in torch, without "
             "argmax, rounding or detach"
         )
 
 
-def _check_metrics(settings: RunSettings, oracle: Oracle, output: Tensor, target: Tensor) -> None:
+def _check_metrics(settings: RunSettings, oracle: Oracle, output: Tree, target: Tree) -> None:
     """Every metric must be one number; those of all samples may need more than two, and then get all."""
     task, samples = settings.task, _evaluated_samples(settings)
     if whole := needing_all(task.scores):
-        check_size(whole, output.nbytes / len(target), samples)
+        check_size(whole, nbytes(output) / count(target), samples)
     for name, metric in task.metrics.items():
         with torch.no_grad():
             try:
@@ -93,21 +180,17 @@ def _check_metrics(settings: RunSettings, oracle: Oracle, output: Tensor, target
             float(value)
         except (TypeError, ValueError, RuntimeError):
             raise DataError(
-                f"the metric {name!r} returns {value!r}: it must be one number over all samples; give "
+                f"the metric {name!r} returns {_shown(value)}: it must be one number over all samples; give "
                 "several as several metrics"
             ) from None
 
 
 def _evaluated_samples(settings: RunSettings) -> int:
-    """Return the number of samples that the model is evaluated on at most, without gathering them."""
-    federation = settings.federation
-    samples = 0 if federation.validation is None else len(federation.validation.first(len(federation)))
-    if settings.evaluated_on == "test" and federation.test is not None:
-        return max(samples, len(federation.test[0]))
-    return max(samples, int(federation.sizes.sum())) if settings.evaluated_on == "clients" else samples
+    """Return the number of samples that the model is evaluated on at most."""
+    return max((data.size for _, data in settings.evaluation_sets()), default=0)
 
 
-def _evaluate_all(settings: RunSettings, oracle: Oracle, name: str, output: Tensor, target: Tensor) -> None:
+def _evaluate_all(settings: RunSettings, oracle: Oracle, name: str, output: Tree, target: Tree) -> None:
     """Try a metric that two samples are too few for on all that is evaluated."""
     point, buffers = oracle.point.clone(), oracle.buffers.clone()
     try:
@@ -119,13 +202,25 @@ def _evaluate_all(settings: RunSettings, oracle: Oracle, name: str, output: Tens
         raise _untaken(f"the metric {name!r}", output, target, problem) from problem
 
 
-def _untaken(thing: str, output: Tensor, target: Tensor, problem: Exception) -> DataError:
+def _untaken(thing: str, output: Tree, target: Tree, problem: Exception) -> DataError:
     """Return the error for a loss or a metric that does not take outputs and targets."""
-    of_output, of_target = shapes(output, target)
+    if isinstance(output, Tensor) and isinstance(target, Tensor):
+        of_output, of_target = shapes(output, target)
+        given = f"outputs of shape {of_output} with targets of shape {of_target} and dtype {target.dtype}"
+    else:
+        given = (
+            f"outputs ({type(output).__name__}: {with_samples(output)}) with targets ({with_samples(target)})"
+        )
     return DataError(
-        f"{thing} does not take outputs of shape {of_output} with targets of shape {of_target} and dtype "
-        f"{target.dtype}: {_first_line(problem)}; change it, or the shape of outputs or targets"
+        f"{thing} does not take {given}: {_first_line(problem)}; change it, or the shape of outputs or "
+        "targets"
     )
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Tensor) and value.numel() > 1:
+        return f"a tensor of shape {tuple(value.shape)}"
+    return repr(value)
 
 
 def _first_line(problem: Exception) -> str:
@@ -140,10 +235,10 @@ def check_leftovers(settings: RunSettings, oracle: Oracle) -> None:
         return
     client = int((sizes == single[0]).nonzero()[0])
     x, y = settings.federation.samples(client)
-    inputs, _ = oracle.to_device((settings.federation.prepare(x[:1]), y[:1]))
+    inputs, _ = oracle.to_device((settings.federation.prepare(part(x, 0, 1)), part(y, 0, 1)))
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
-            copy.deepcopy(oracle.module).train()(inputs)
+            call(copy.deepcopy(oracle.module).train(), inputs)
     except ValueError:
         raise DataError(_about_leftover(client, single[0], work)) from None
 

@@ -12,7 +12,8 @@ from torch import nn
 
 from fedkeel.client_table import ClientTable
 from fedkeel.columns import shown_score, shown_value
-from fedkeel.data.federation import Batch, Federation, Transform
+from fedkeel.data.federation import Federation, Transform
+from fedkeel.data.samples import InMemory, Samples
 from fedkeel.engines.contract import Choice
 from fedkeel.errors import ConfigError, DataError
 from fedkeel.oracle import Oracle, device_of
@@ -22,6 +23,7 @@ from fedkeel.running.clients import evaluate_clients
 from fedkeel.running.round import Row
 from fedkeel.summary import as_html, as_text
 from fedkeel.task import Task
+from fedkeel.trees import described
 
 Trained = nn.Module | str  # a module, or why there is none
 
@@ -91,7 +93,14 @@ class Result:
         samples = self._numbered(
             data.everything if data.test is None else data.test, data.origin.get("labels")
         )
-        return oracle.evaluate(oracle.point, oracle.buffers, samples, data.prepare)
+        try:
+            return oracle.evaluate(oracle.point, oracle.buffers, samples, data.prepare)
+        except (RuntimeError, IndexError, ValueError, TypeError) as problem:
+            inputs, target = (described(tree) for tree in samples.sample())
+            raise DataError(
+                f"evaluate: model, loss or metrics do not take inputs that are {inputs} with targets that "
+                f"are {target}: {str(problem).splitlines()[0]}"
+            ) from problem
 
     def per_client(
         self, federation: Federation | None = None, *, device: str | torch.device = "cpu"
@@ -121,7 +130,7 @@ class Result:
             raise ConfigError("evaluate needs loss and metrics: give the task, as in fk.load(run_dir, task)")
         return Oracle(replace(self.task, model=model), device_of(device))
 
-    def _numbered(self, samples: Batch, labels: Sequence[str] | None) -> Batch:
+    def _numbered(self, samples: Samples, labels: Sequence[str] | None) -> Samples:
         """Return samples with the run's class numbers, where words were numbered without the run's others."""
         if labels is None or labels == self.labels:
             return samples
@@ -129,7 +138,8 @@ class Result:
         for word in labels:
             if word not in known:
                 raise DataError(f"evaluate: no class of the run is {word!r}; known: {known}")
-        return samples[0], torch.tensor([known.index(word) for word in labels])[samples[1]]
+        x, y = samples.sample()
+        return InMemory(x, torch.tensor([known.index(word) for word in labels])[y])
 
     def to_pandas(self) -> Any:
         """Return the history as a pandas DataFrame."""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from fedkeel.algorithm import Algorithm, model_of
 from fedkeel.columns import VALIDATION
+from fedkeel.data.samples import as_samples
 from fedkeel.engines.contract import Choice, CohortResult, Engine, RoundRequest
 from fedkeel.errors import Diverged
 from fedkeel.methods.stages import Stages
@@ -175,7 +176,7 @@ def report(context: RunContext, finished: FinishedRound, row: Row) -> tuple[Colu
         memories=[client.memory.method for client in result.clients],
         passes=result.passes,
         row=row,
-        evaluate=lambda vector, data: context.engine.evaluate([vector], after.buffers, data)[0],
+        evaluate=lambda vector, data: context.engine.evaluate([vector], after.buffers, as_samples(data))[0],
     )
     return context.panel.report(before.probes, view)
 

@@ -9,20 +9,33 @@ import torch
 from torch import Tensor
 
 from fedkeel.data.federation import Federation
+from fedkeel.data.samples import InMemory
 from fedkeel.errors import DataError
 from fedkeel.evaluation import value_of
 from fedkeel.losses import ELEMENTWISE, OF_CLASSES, KnownLoss, known_loss
 from fedkeel.metrics import Metric, shapes
 from fedkeel.task import Task
+from fedkeel.trees import Tree, named
 
 _REGRESSION = "for real numbers as targets take fk.Task.regression(model)"
 _LOG_PROBABILITIES = ("nll_loss", "kl_div")
 _PAIRS = 8
 
 
-def check_targets(task: Task, federation: Federation, output: Tensor, target: Tensor) -> None:
-    """Refuse targets that a known loss, or any loss or metric, would silently take for something else."""
+def check_targets(task: Task, federation: Federation, output: Tree, target: Tree) -> None:
+    """Refuse targets that a known loss, or any loss or metric, would silently take for something else.
+
+    Of several outputs or targets only the loss knows which belong together.
+    """
     known = known_loss(task.loss)
+    if not isinstance(target, Tensor) and known is not None:
+        parts = ", ".join(name for name, _ in named(target, "y"))
+        raise DataError(
+            f"{known.name} takes one tensor of targets, but there are {parts}: give a loss that says which, "
+            f"as in loss=lambda output, y: {known.name}(output, {parts.split(', ')[0]})"
+        )
+    if not isinstance(target, Tensor) or not isinstance(output, Tensor):
+        return
     if known is not None and known.name in OF_CLASSES:
         _check_classes(known, federation, output, target, type(task.module).__name__)
     elif known is not None and known.name in ELEMENTWISE:
@@ -70,6 +83,16 @@ def _check_classes(
 
 
 def _check_labels(federation: Federation, classes: int, model: str, padding: int | None) -> None:
+    if not isinstance(federation.pool, InMemory) and not federation.classes:
+        raise DataError(
+            "the samples are loaded when needed, so their labels cannot be checked beforehand: say how many "
+            "classes there are, as in fk.Federation.from_clients(…, classes=10)"
+        )
+    if not isinstance(federation.pool, InMemory) and (federation.classes or 0) > classes:
+        raise DataError(
+            f"there are {federation.classes} classes, but {model} has {classes} outputs: build a model with "
+            "more classes"
+        )
     for owner, labels in _targets(federation):
         wrong = (labels < 0) | (labels >= classes)
         if padding is not None:
@@ -128,9 +151,9 @@ def _check_values(name: str, federation: Federation, good: Callable[[Tensor], Te
 
 
 def _targets(federation: Federation) -> Iterator[tuple[str, Tensor]]:
-    yield "y", federation.y
+    yield "y", federation.pool.sample().y
     if federation.test is not None:
-        yield "test y", federation.test[1]
+        yield "test y", federation.test.sample().y
 
 
 def _refuse_shapes(told: str, output: Tensor, target: Tensor) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
@@ -103,7 +104,7 @@ def train(
         reducer=Mean() if reducer is None else reducer,
         eval_every=eval_every,
         evaluate_on=evaluate_on,
-        probes=tuple(probes),
+        probes=probes,  # type: ignore[arg-type]  # made a tuple there
     )
     execution = Execution(
         engine=engine,
@@ -128,6 +129,8 @@ def run(
     experiment: Mapping[str, Any] | None = None,
 ) -> Result:
     """Train what the settings say, as `train` does; `experiment` is what experiment.toml shall hold."""
+    if run_dir is not None and not isinstance(run_dir, str | os.PathLike):
+        raise ConfigError(f"run_dir = {run_dir!r}: give the path of a directory, or None to keep nothing")
     if resume and run_dir is None:
         raise ConfigError("resume=True needs run_dir: the directory of the run to go on with")
     callbacks = callback if isinstance(callback, CallbackList) else CallbackList(callback)

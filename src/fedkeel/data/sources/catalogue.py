@@ -43,7 +43,7 @@ def load(name: str, *, root: Path | None = None, download: bool = True, **option
     shakespeare; those of `generated.synthetic`.
     """
     if name not in names():
-        raise DataError(f"there is no data set {name!r}; {did_you_mean(name, names())}")
+        raise DataError(f"there is no data set {name!r}; {did_you_mean(str(name), names())}")
     make = _STORED.get(name) or _GENERATED[name]
     known = [option for option in inspect.signature(make).parameters if option != "directories"]
     for option in options:

@@ -11,10 +11,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedkeel.data.federation import Augmentation, Batch, Federation, Transform
+from fedkeel.data.mapped import samples_of
 from fedkeel.data.partition import Natural, Splitter
+from fedkeel.data.samples import InMemory, array_tree, as_target
 from fedkeel.data.tables import in_numbers
 from fedkeel.errors import DataError
 from fedkeel.streams import Stream
+from fedkeel.trees import Tree, count, each, leaves
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,8 @@ class Dataset:
     """
 
     name: str
-    x: Tensor
-    y: Tensor
+    x: Tree
+    y: Tree
     test: Batch | None = None
     classes: int | None = None
     transform: Transform | None = None
@@ -51,16 +54,18 @@ class Dataset:
 
     def __post_init__(self) -> None:
         for what, x, y in (("training", self.x, self.y), *([("test", *self.test)] if self.test else [])):
-            if len(x) != len(y) or len(x) == 0:
+            found = {len(leaf) for tree in (x, y) for leaf in leaves(tree, kind=(Tensor, np.memmap))}
+            if len(found) != 1 or 0 in found:
                 raise DataError(
-                    f"{self.name}: {len(x)} {what} samples with {len(y)} targets; give each sample one target"
+                    f"{self.name}: {count(x)} {what} samples with {count(y)} targets; give each sample one "
+                    "target"
                 )
-        if self.groups is not None and len(self.groups) != len(self.y):
-            raise DataError(f"{self.name}: {len(self.groups)} group numbers for {len(self.y)} samples")
+        if self.groups is not None and len(self.groups) != len(self):
+            raise DataError(f"{self.name}: {len(self.groups)} group numbers for {len(self)} samples")
 
     def __len__(self) -> int:
         """Return the number of training samples."""
-        return len(self.y)
+        return count(self.y)
 
     @classmethod
     def from_arrays(
@@ -84,13 +89,11 @@ class Dataset:
         ((x, y),), test, words = in_numbers([(x, y)], test)
         if words is not None:
             classes, class_names = classes or len(words), class_names or tuple(words)
-        train = _tensors(name, x, y)
-        test_tensors = None if test is None else _tensors(name, *test)
-        if classes is None and not train[1].is_floating_point():
-            classes = 1 + max(
-                int(labels.max()) for _, labels in filter(None, (train, test_tensors)) if labels.numel()
-            )
-        return cls(name, *train, test_tensors, classes, transform, groups, group_names, class_names)
+        train = _arrays(name, x, y)
+        tested = None if test is None else _arrays(name, *test)
+        if classes is None and isinstance(train.y, Tensor) and not train.y.is_floating_point():
+            classes = 1 + max(int(one.y.max()) for one in filter(None, (train, tested)) if one.y.numel())
+        return cls(name, *train, tested, classes, transform, groups, group_names, class_names)
 
     def split(
         self,
@@ -105,20 +108,23 @@ class Dataset:
         `clients` may be left out for `Natural`, whose groups are then all clients. Samples that the
         splitter gives to nobody stay in the pool and are never seen.
         """
+        if not isinstance(self.y, Tensor):
+            raise DataError(f"{self.name}: a split goes by one target per sample, and there are several")
         labels = self.y.numpy()
         if clients is None:
             if not isinstance(splitter, Natural):
                 raise DataError(f"{splitter} needs to know for how many clients: pass clients=...")
             clients = splitter.clients(labels, self.groups)
-        if seed < 0:
-            raise DataError(f"the seed of a split is {seed}; use 0 or a positive number")
+        if isinstance(splitter, type) or not callable(splitter):
+            raise DataError(f"split: {splitter!r} is not a split: give one, as in fk.DirichletByClass(0.1)")
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+            raise DataError(f"the seed of a split is {seed!r}; use 0 or a positive number")
         shares = splitter(labels, clients, Stream(seed).branch("split").numpy(), self.groups)
         return Federation(
-            x=self.x,
-            y=self.y,
+            samples_of(self.x, self.y, self.name),
             index=torch.from_numpy(np.concatenate(shares)),
             offsets=torch.from_numpy(np.cumsum([0, *map(len, shares)])),
-            test=self.test,
+            test=None if self.test is None else samples_of(*self.test, self.name),
             transform=self.transform,
             augment=augment,
             classes=self.classes,
@@ -126,9 +132,6 @@ class Dataset:
         )
 
 
-def _tensors(name: str, x: Any, y: Any) -> Batch:
-    try:
-        x, y = torch.as_tensor(x), torch.as_tensor(y)
-    except (TypeError, ValueError) as problem:
-        raise DataError(f"{name}: cannot make tensors of these arrays: {problem}") from None
-    return x, y if y.is_floating_point() else y.long()
+def _arrays(name: str, x: Any, y: Any) -> InMemory:
+    """Return inputs and targets as tensors; memory-mapped inputs stay in their files."""
+    return InMemory(array_tree(x, name, keep=np.memmap), each(as_target, array_tree(y, name)))

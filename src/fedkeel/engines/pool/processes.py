@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from multiprocessing import current_process
 from typing import Any
 
-from fedkeel.data.federation import Batch
+from fedkeel.data.samples import Samples
 from fedkeel.engines.contract import CohortResult, RoundRequest, Unsuited
 from fedkeel.engines.pool.forkserver import start_fork_server
 from fedkeel.engines.pool.jobs import CohortSums, Job, Models, SampleSet, Shared, evaluation_jobs, round_jobs
@@ -70,7 +70,7 @@ class Processes:
         self._samples_per_second = sum(job.samples for job in jobs) / self.workers / seconds
         return sums.result()
 
-    def evaluate(self, vectors: Sequence[Vector], buffers: Vector, data: Batch) -> list[dict[str, float]]:
+    def evaluate(self, vectors: Sequence[Vector], buffers: Vector, data: Samples) -> list[dict[str, float]]:
         """Return loss and metrics of each model on samples; workers share them where that is faster.
 
         What needs all outputs, or takes batch after batch, is computed here.
@@ -81,10 +81,10 @@ class Processes:
                 prepare = self.settings.federation.prepare
                 return [self.oracle.evaluate(vector, buffers, data, prepare) for vector in vectors]
         sums: dict[Job, list[dict[str, float]]] = {}
-        jobs = evaluation_jobs(name, len(data[0]), len(vectors))
+        jobs = evaluation_jobs(name, data.size, len(vectors))
         self._execute(Models(vectors, buffers), jobs, sums.__setitem__)
         batches = [[sums[job][0] for job in jobs if job.model == model] for model in range(len(vectors))]
-        return [mean(found, len(data[0])) for found in batches]
+        return [mean(found, data.size) for found in batches]
 
     def close(self) -> None:
         """End the workers and give back the shared memory."""
@@ -102,23 +102,24 @@ class Processes:
             self.pool.run(queue, spans, take)
         queue.check()
 
-    def _name_of(self, data: Batch) -> SampleSet | None:
+    def _name_of(self, data: Samples) -> SampleSet | None:
         """Return what workers know samples as; None where they do not have them."""
         federation = self.settings.federation
         if data is federation.test:
             return "test"
-        # was sent, or is gathered without a copy
-        known = self.settings.evaluated_on == "clients" or data[0] is federation.x
+        if data is vars(federation).get("validation_samples"):
+            return "validation_samples"
+        known = self.settings.evaluated_on == "clients" or data is federation.pool  # was sent, or is no copy
         return "everything" if known and data is vars(federation).get("everything") else None
 
-    def _worth_sharing(self, vector: Vector, buffers: Vector, data: Batch) -> bool:
+    def _worth_sharing(self, vector: Vector, buffers: Vector, data: Samples) -> bool:
         """Tell whether there are several batches that take some time each; no bit depends on the answer."""
-        if self.workers < 2 or len(data[0]) <= EVALUATION_BATCH:
+        if self.workers < 2 or data.size <= EVALUATION_BATCH:
             return False
         if self._batch_seconds is None:
-            x, y = (part[:EVALUATION_BATCH] for part in data)
+            batch = data.part(0, EVALUATION_BATCH)
             started = time.perf_counter()
-            self.oracle.batch_sums(vector, buffers, (x, y), self.settings.federation.prepare)
+            self.oracle.batch_sums(vector, buffers, batch, self.settings.federation.prepare)
             self._batch_seconds = time.perf_counter() - started
         return self._batch_seconds > WORTH_SENDING
 

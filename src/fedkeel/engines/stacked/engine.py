@@ -19,12 +19,12 @@ import torch
 from torch import Tensor, nn
 
 from fedkeel.algorithm import Plan, Walk
-from fedkeel.data.federation import Batch
+from fedkeel.data.samples import Samples
 from fedkeel.engines.client import diverged, full_gradient, measured
 from fedkeel.engines.contract import ClientResult, CohortResult, RoundRequest, Upload
 from fedkeel.engines.reduction import Reduction
 from fedkeel.engines.serial import threads
-from fedkeel.engines.sizing import activation_count, fits_channels_last, sensible_threads
+from fedkeel.engines.sizing import activation_count, first_batch, fits_channels_last, sensible_threads
 from fedkeel.engines.stacked.capture import Replay, capture
 from fedkeel.engines.stacked.ragged import BatchShape, ClientGroup
 from fedkeel.engines.stacked.span import SpanStep, SpanWalk, linear_model
@@ -32,9 +32,10 @@ from fedkeel.engines.stacked.stackable import stackable_model
 from fedkeel.engines.stacked.step import PreparedPlan, StackedState, StackedStep, fit_to_slots, prepare_plan
 from fedkeel.oracle import Oracle, Passes
 from fedkeel.probes.client import WalkTraces
-from fedkeel.records import ClientMemory, Record, leaves, nbytes, rebuild, stack, transform
+from fedkeel.records import ClientMemory, Record, RecordList, leaves, nbytes, rebuild, stack, transform
 from fedkeel.settings import RunSettings
 from fedkeel.task import Task
+from fedkeel.trees import tensors
 from fedkeel.vector import Vector
 from fedkeel.walk import Pace
 
@@ -116,7 +117,7 @@ class Stacked:
                     reduction.add(result)
             return reduction.result()
 
-    def evaluate(self, vectors: Sequence[Vector], buffers: Vector, data: Batch) -> list[dict[str, float]]:
+    def evaluate(self, vectors: Sequence[Vector], buffers: Vector, data: Samples) -> list[dict[str, float]]:
         """Return loss and metrics of each model on samples."""
         prepare = self.settings.federation.prepare
         with threads(self.threads):
@@ -226,7 +227,7 @@ class Stacked:
         losses = prepared.start.y.new_zeros(len(prepared.start.y))
         step: RecordedStep | None = None
         for inputs in steps:
-            data = [part for part in inputs if part is not None]
+            data = _tensors(inputs)
             if step is None:
                 step = self._recorded(step_type, prepared, inputs, [*state, *data, *constants])
             if traces is not None:
@@ -268,6 +269,17 @@ class Stacked:
         return size, max(size, min(-(-size // _SLOT_MULTIPLE) * _SLOT_MULTIPLE, self.capacity))
 
 
+def _tensors(inputs: Record) -> list[Tensor]:
+    """Return the tensors of a step's inputs in order; `leaves` for a loop that has microseconds."""
+    found: list[Tensor] = []
+    for part in inputs:
+        if isinstance(part, RecordList):
+            found += part
+        elif part is not None:
+            found.append(part)
+    return found
+
+
 def _convolves(module: nn.Module) -> bool:
     """Tell whether a model has convolutions: they are slower compiled."""
     kinds = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -282,11 +294,14 @@ def _of_client(record: Record, index: int) -> Record:
 def _bytes_per_client(settings: RunSettings, oracle: Oracle, shape: BatchShape) -> int:
     """Estimate the memory of a client in a group: vectors, its samples, and activations."""
     federation = settings.federation
-    sample = federation.prepare(federation.samples(0)[0][:1])
-    activations = activation_count(oracle.eval_copy, oracle.to_device((sample, federation.y[:1]))[0])
+    inputs, _ = oracle.to_device(first_batch(settings, 1))
+    sample, activations = (
+        sum(one.numel() for one in tensors(inputs)),
+        activation_count(oracle.eval_copy, inputs),
+    )
     numbers = (
         _VECTORS * oracle.layout.total
-        + int(federation.sizes.max()) * sample.numel()
-        + shape.width * (sample.numel() + 3 * activations)  # values, their gradients, and temporary ones
+        + int(federation.sizes.max()) * sample
+        + shape.width * (sample + 3 * activations)  # values, their gradients, and temporary ones
     )
     return numbers * oracle.point.element_size()

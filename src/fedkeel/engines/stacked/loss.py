@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad_and_value, vmap
+from torch.func import grad_and_value, vmap
 
 from fedkeel.algorithm import Objective
 from fedkeel.data.federation import Batch
@@ -16,6 +16,7 @@ from fedkeel.layout import Layout
 from fedkeel.oracle import Oracle
 from fedkeel.records import Nothing, Record, transform
 from fedkeel.task import watched
+from fedkeel.trees import Tree, call_at, each, from_tensors, structure
 from fedkeel.vector import Vector
 
 
@@ -29,8 +30,8 @@ class MovingBuffers(NamedTuple):
 class LossInputs(NamedTuple):
     """What a client's loss depends on besides its vector; `moving` is empty where no buffer changes."""
 
-    inputs: Tensor
-    target: Tensor
+    inputs: Tree
+    target: Tree
     weights: Tensor | None
     context: Record
     fixed: list[Tensor]
@@ -44,7 +45,7 @@ NamedTensors = dict[str, Tensor]
 class ForwardResult(NamedTuple):
     """What a forward pass gives; `features` only where they were asked for."""
 
-    output: Tensor
+    output: Any
     features: Tensor | None
 
 
@@ -52,11 +53,12 @@ class StackedModel:
     """A model as a function of a flat vector and of its fixed tensors (frozen parameters and buffers).
 
     Where training changes some buffers, given by name, all float ones and those counters are not fixed: each
-    client has its own. `forwards` counts the forward passes.
+    client has its own. `forwards` counts the forward passes. The batch shows what inputs and targets are.
     """
 
-    def __init__(self, oracle: Oracle, moved: Collection[str] = ()) -> None:
+    def __init__(self, oracle: Oracle, batch: Batch, moved: Collection[str] = ()) -> None:
         self.oracle, self.forwards = oracle, 0
+        self._structures = structure(batch[0]), structure(batch[1])
         module = oracle.module
         frozen = [name for name, p in module.named_parameters() if not p.requires_grad]
         buffers = dict(module.named_buffers())
@@ -67,6 +69,11 @@ class StackedModel:
         self.cumulative = CumulativeNorms(module)
         own = {*self._floats.names, *self._counters.names}
         self._names = [*frozen, *(name for name in buffers if name not in own)]
+
+    def batch_of(self, *parts: Sequence[Tensor]) -> Batch:
+        """Return inputs and targets as the model and the loss take them, from their tensors."""
+        inputs, target = (from_tensors(*pair) for pair in zip(self._structures, parts, strict=True))
+        return inputs, target
 
     @property
     def moving(self) -> Record:
@@ -102,15 +109,15 @@ class StackedModel:
         return MovingBuffers(*(_joined(tensors, *parts) for parts in zip(layouts, before, strict=True)))
 
     def forward(
-        self, module: nn.Module, at: Vector, inputs: Tensor, untrained: NamedTensors, features: bool
+        self, module: nn.Module, at: Vector, inputs: Tree, untrained: NamedTensors, features: bool
     ) -> ForwardResult:
         """Run a module of the model's architecture at a vector, and count the pass."""
         self.forwards += 1
         tensors = {**self.oracle.layout.views(at), **untrained}
         if not features:
-            return ForwardResult(functional_call(module, tensors, (inputs,)), None)
+            return ForwardResult(call_at(module, tensors, inputs), None)
         with watched(module, self.oracle.task.features) as found:
-            output = functional_call(module, tensors, (inputs,))
+            output = call_at(module, tensors, inputs)
         return ForwardResult(output, found[-1])
 
 
@@ -127,24 +134,24 @@ class StackedForward:
     ) -> None:
         self._model, self._y, self._result, self._untrained = model, y, result, untrained
 
-    def __call__(self, vector: Vector, inputs: Tensor) -> Tensor:
+    def __call__(self, vector: Vector, inputs: Tree) -> Any:
         """Return the model's outputs at a vector."""
         return self._at(vector, inputs, features=False).output
 
-    def features(self, vector: Vector, inputs: Tensor) -> Tensor:
+    def features(self, vector: Vector, inputs: Tree) -> Tensor:
         """Return the model's penultimate features at a vector."""
         found = self._at(vector, inputs, features=True).features
         assert found is not None, "the objective did not say that it asks for features"
         return found
 
-    def _at(self, vector: Vector, inputs: Tensor, features: bool) -> ForwardResult:
+    def _at(self, vector: Vector, inputs: Tree, features: bool) -> ForwardResult:
         """Return the pass at the walk's own point, or one in evaluation mode and constant elsewhere."""
         if vector is self._y:
             return self._result
         model = self._model
         found = model.forward(model.oracle.eval_copy, vector, inputs, self._untrained, features)
         return ForwardResult(
-            found.output.detach(), None if found.features is None else found.features.detach()
+            each(Tensor.detach, found.output), None if found.features is None else found.features.detach()
         )
 
 
@@ -175,15 +182,19 @@ def client_loss(model: StackedModel, objective: Objective | None) -> Loss:
             value = batch_loss(y, result, batch, given.context, untrained)
             return value, model.moved(untrained, given.moving)
 
-        def sample_loss(output: Tensor, features: Tensor, x: Tensor, t: Tensor) -> Tensor:
-            single = ForwardResult(output[None], features[None])
-            return batch_loss(y, single, (x[None], t[None]), given.context, untrained)
+        def sample_loss(output: Any, features: Any, x: Tree, t: Tree) -> Tensor:
+            single = ForwardResult(_as_batch(output), _as_batch(features))
+            return batch_loss(y, single, (_as_batch(x), _as_batch(t)), given.context, untrained)
 
         found = result.output if result.features is None else result.features
         each = vmap(sample_loss)(result.output, found, *batch)
         return (each * given.weights).sum(), model.moved(untrained, given.moving)
 
     return loss
+
+
+def _as_batch(tree: Tree) -> Tree:
+    return each(lambda tensor: tensor[None], tree)
 
 
 def mapped_over_clients(
@@ -194,8 +205,8 @@ def mapped_over_clients(
     `like` shows which parts each client has of its own, with a first axis, and which all clients share.
     """
     axes = LossInputs(
-        inputs=0,  # type: ignore[arg-type]
-        target=0,  # type: ignore[arg-type]
+        inputs=0,
+        target=0,
         weights=None if like.weights is None else 0,  # type: ignore[arg-type]
         context=transform(_client_axis, like.context),
         fixed=None,  # type: ignore[arg-type]

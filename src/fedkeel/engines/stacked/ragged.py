@@ -17,8 +17,10 @@ from torch import Tensor
 from fedkeel.data.federation import Batch
 from fedkeel.engines.client import client_stream, minibatches
 from fedkeel.oracle import Oracle
+from fedkeel.records import RecordList
 from fedkeel.settings import RunSettings
 from fedkeel.streams import Stream
+from fedkeel.trees import count, each, join, part, tensors
 
 _MOST_INDICES = 2**21  # indices of samples in a window: 16 MB
 _MOST_BYTES = 2**27  # bytes of augmented samples in a window
@@ -39,10 +41,13 @@ class BatchShape(NamedTuple):
 
 
 class StepInputs(NamedTuple):
-    """What one step takes from the data: (clients, width, …), and who still walks, (clients, 1)."""
+    """What one step takes from the data: (clients, width, …), and who still walks, (clients, 1).
 
-    inputs: Tensor
-    target: Tensor
+    Inputs and targets are trees of tensors, of which a step gets the tensors, each under its number.
+    """
+
+    inputs: RecordList
+    target: RecordList
     weights: Tensor | None
     alive: Tensor
 
@@ -57,19 +62,20 @@ class StepWindow(NamedTuple):
 
     def steps(self) -> Iterator[StepInputs]:
         """Yield the steps. The inputs of all are gathered into the same memory: use each before the next."""
-        inputs, target = self.pool
+        inputs, target = (tensors(tree) for tree in self.pool)
         steps, clients, width = self.indices.shape
         rows = self.indices.view(steps, -1)
-        memory = inputs.new_empty((clients * width, *inputs.shape[1:]))
-        stacked = memory.view(clients, width, *inputs.shape[1:])
-        picked = target.index_select(0, self.indices.flatten())
-        targets = picked.view(*self.indices.shape, *target.shape[1:]).unbind()
+        memory = [one.new_empty((clients * width, *one.shape[1:])) for one in inputs]
+        stacked = RecordList(*(one.view(clients, width, *one.shape[1:]) for one in memory))
+        picked = [one.index_select(0, self.indices.flatten()) for one in target]
+        targets = [one.view(*self.indices.shape, *one.shape[1:]).unbind() for one in picked]
         weights = [None] * steps if self.weights is None else self.weights.unbind()
         for row, own_target, weight, alive in zip(
-            rows.unbind(), targets, weights, self.alive.unbind(), strict=True
+            rows.unbind(), zip(*targets, strict=True), weights, self.alive.unbind(), strict=True
         ):
-            torch.index_select(inputs, 0, row, out=memory)
-            yield StepInputs(stacked, own_target, weight, alive)
+            for one, into in zip(inputs, memory, strict=True):
+                torch.index_select(one, 0, row, out=into)
+            yield StepInputs(stacked, RecordList(*own_target), weight, alive)
 
 
 class ClientGroup(NamedTuple):
@@ -89,27 +95,27 @@ class ClientGroup(NamedTuple):
     def windows(self, orders: Sequence[Sequence[np.ndarray]]) -> Iterator[StepWindow]:
         """Yield the group's steps, as many at once as fit in little memory."""
         longest = max(len(order) for order in orders)
-        count = self._steps_per_window()
+        steps = self._steps_per_window()
         if self.settings.federation.augment is None:
-            for start in range(0, longest, count):
-                yield self._stored([order[start : start + count] for order in orders])
+            for start in range(0, longest, steps):
+                yield self._stored([order[start : start + steps] for order in orders])
             return
         streams = [
             self.settings.federation.batches(client, order, self._stream(client))
             for client, order in zip(self.clients, orders, strict=True)
         ]
-        for _ in range(0, longest, count):
-            yield self._augmented([list(islice(stream, count)) for stream in streams])
+        for _ in range(0, longest, steps):
+            yield self._augmented([list(islice(stream, steps)) for stream in streams])
 
     def windows_over(
         self, pool: Batch, counts: Sequence[int], orders: Sequence[Sequence[np.ndarray]]
     ) -> Iterator[StepWindow]:
         """Yield the group's steps on a given pool of samples, which holds `counts` of each client."""
-        longest, count = max(len(order) for order in orders), self._steps_per_window()
-        for start in range(0, longest, count):
-            parts = [order[start : start + count] for order in orders]
-            indices = [np.concatenate(part) if part else np.zeros(0, dtype=np.int64) for part in parts]
-            sizes = [np.array([len(batch) for batch in part], dtype=np.int64) for part in parts]
+        longest, steps = max(len(order) for order in orders), self._steps_per_window()
+        for start in range(0, longest, steps):
+            parts = [order[start : start + steps] for order in orders]
+            indices = [np.concatenate(own) if own else np.zeros(0, dtype=np.int64) for own in parts]
+            sizes = [np.array([len(batch) for batch in own], dtype=np.int64) for own in parts]
             yield self._window(pool, counts, indices, sizes)
 
     def _stream(self, client: int) -> Stream:
@@ -119,8 +125,8 @@ class ClientGroup(NamedTuple):
         samples = self.slots * self.shape.width
         if self.settings.federation.augment is None:
             return max(1, _MOST_INDICES // samples)
-        x = self.settings.federation.x
-        return max(1, _MOST_BYTES // (samples * x[0].numel() * self.oracle.point.element_size()))
+        numbers = sum(one[0].numel() for one in tensors(self.settings.federation.samples(0)[0]))
+        return max(1, _MOST_BYTES // (samples * numbers * self.oracle.point.element_size()))
 
     def _stored(self, orders: list[Sequence[np.ndarray]]) -> StepWindow:
         """Prepare each sample once for all the steps that use it."""
@@ -136,14 +142,14 @@ class ClientGroup(NamedTuple):
             indices.append(used)
             sizes.append(lengths)
         x, y = federation.pick(torch.cat(rows))
-        return self._window((federation.prepare(x), y), [len(part) for part in rows], indices, sizes)
+        return self._window((federation.prepare(x), y), [len(own) for own in rows], indices, sizes)
 
     def _augmented(self, batches: list[list[Batch]]) -> StepWindow:
         padding = next(batch for own in batches for batch in own)
-        owns = [own or [(padding[0][:1], padding[1][:1])] for own in batches]
-        pool = torch.cat([x for own in owns for x, _ in own]), torch.cat([y for own in owns for _, y in own])
-        counts = [sum(len(y) for _, y in own) for own in owns]
-        sizes = [np.array([len(y) for _, y in own], dtype=np.int64) for own in batches]
+        owns = [own or [(part(padding[0], 0, 1), part(padding[1], 0, 1))] for own in batches]
+        pool = join([x for own in owns for x, _ in own]), join([y for own in owns for _, y in own])
+        counts = [sum(count(y) for _, y in own) for own in owns]
+        sizes = [np.array([count(y) for _, y in own], dtype=np.int64) for own in batches]
         return self._window(pool, counts, [np.arange(int(s.sum())) for s in sizes], sizes)
 
     def _window(
@@ -163,11 +169,12 @@ class ClientGroup(NamedTuple):
             filled = np.arange(width) < size[:, None]
             layout[: len(size), slot][filled] = own + offsets[slot]
         inputs, target = self.oracle.to_device(pool)
+        device = self.oracle.device
         return StepWindow(
-            (inputs.contiguous(), target),
-            torch.from_numpy(layout).to(inputs.device),
+            (each(Tensor.contiguous, inputs), target),
+            torch.from_numpy(layout).to(device),
             self._weights(lengths) if self.shape.padded else None,
-            torch.from_numpy(lengths > 0).to(inputs.device)[..., None],
+            torch.from_numpy(lengths > 0).to(device)[..., None],
         )
 
     def _weights(self, lengths: np.ndarray) -> Tensor:

@@ -93,6 +93,8 @@ def linear_model(settings: RunSettings, oracle: Oracle) -> LinearModel | None:
     layer = _only_layer(oracle)
     if layer is None or settings.federation.augment is not None:
         return None
+    if not all(isinstance(part, Tensor) for part in settings.federation.samples(0)):
+        return None
     samples = int(settings.federation.sizes.max())
     width = max(settings.work.epoch(samples))
     steps, size = settings.work.count(samples), layer.in_features
@@ -146,7 +148,8 @@ class SpanWalk:
         pool = self._gram.flatten(0, 1), self._target
         for window in self._group.windows_over(pool, [samples] * slots, orders):
             rows = (window.indices % samples).unbind()
-            yield from (SpanInputs(*inputs, own) for inputs, own in zip(window.steps(), rows, strict=True))
+            for (inputs, target, weights, alive), own in zip(window.steps(), rows, strict=True):
+                yield SpanInputs(inputs[0], target[0], weights, alive, own)
 
     def in_parameters(self, state: StackedState) -> StackedState:
         """Return a state with parameters in place of coordinates."""

@@ -15,6 +15,7 @@ from fedkeel.engines.stacked.loss import LossInputs, StackedModel, client_loss, 
 from fedkeel.oracle import Oracle
 from fedkeel.records import Record, leaves, transform
 from fedkeel.settings import RunSettings
+from fedkeel.trees import Tree, call, count, part, stack
 
 _SAMPLES = 8
 _UNEQUAL = "clients have minibatches of unequal size"
@@ -43,7 +44,7 @@ def stackable_model(settings: RunSettings, oracle: Oracle, padded: bool) -> Stac
             raise Unstackable(
                 f"training changes the model's buffer {name!r}, which is neither float nor int64"
             )
-    model = StackedModel(oracle, moved)
+    model = StackedModel(oracle, batches[0], moved)
     _check_gradients(model, batches, padded)
     return model
 
@@ -65,9 +66,9 @@ def _batches(settings: RunSettings, oracle: Oracle) -> list[Batch]:
     """
     federation = settings.federation
     rows = federation.index[: int(federation.offsets[len(federation)])]
-    count = max(1, min(_SAMPLES, len(rows) // 2))
-    spread = torch.linspace(0, len(rows) - 1, 2 * count).long()
-    pairs = (federation.pick(rows[part]) for part in (spread[::2], spread[1::2]))
+    each = max(1, min(_SAMPLES, len(rows) // 2))
+    spread = torch.linspace(0, len(rows) - 1, 2 * each).long()
+    pairs = (federation.pick(rows[own]) for own in (spread[::2], spread[1::2]))
     return [oracle.to_device((federation.prepare(x), y)) for x, y in pairs]
 
 
@@ -76,22 +77,22 @@ def _moved(oracle: Oracle, batch: Batch) -> list[str]:
     buffers = dict(oracle.module.named_buffers())
     before = {name: buffer.clone() for name, buffer in buffers.items()}
     with torch.no_grad(), oracle.buffers_kept():
-        oracle.module(batch[0])
+        call(oracle.module, batch[0])
         return [name for name, buffer in buffers.items() if not torch.equal(before[name], buffer)]
 
 
 def _check_gradients(model: StackedModel, batches: list[Batch], padded: bool) -> None:
     """Compare the stacked gradients of two clients with those of each alone, one half padded if need be."""
-    oracle, count = model.oracle, len(batches[0][0])
-    real = [count, (count + 1) // 2 if padded else count]
-    inputs, target = (torch.stack(parts).contiguous() for parts in zip(*batches, strict=True))
+    oracle, samples = model.oracle, count(batches[0][1])
+    real = [samples, (samples + 1) // 2 if padded else samples]
+    inputs, target = (stack(parts) for parts in zip(*batches, strict=True))
     weights = None
     if padded:
-        weights = torch.stack([_weights(count, part, oracle.point) for part in real])
+        weights = torch.stack([_weights(samples, own, oracle.point) for own in real])
     together, moved = _stacked_gradients(model, inputs, target, weights)
     for index, batch in enumerate(batches):
         with oracle.buffers_kept():
-            oracle.gradient((batch[0][: real[index]], batch[1][: real[index]]))
+            oracle.gradient((part(batch[0], 0, real[index]), part(batch[1], 0, real[index])))
             alone = model.moving
         if not _close(together[index], oracle.grad):
             if padded:
@@ -118,17 +119,24 @@ def _weights(count: int, real: int, like: Tensor) -> Tensor:
 
 
 def _stacked_gradients(
-    model: StackedModel, inputs: Tensor, target: Tensor, weights: Tensor | None
+    model: StackedModel, inputs: Tree, target: Tree, weights: Tensor | None
 ) -> tuple[Tensor, Record]:
     """Return the gradients of two clients at the same point, and their changed buffers."""
-    moving = transform(lambda tensor: tensor.expand(len(inputs), -1).contiguous(), model.moving)
+    moving = transform(lambda tensor: tensor.expand(count(inputs), -1).contiguous(), model.moving)
     given = LossInputs(inputs, target, weights, None, model.fixed, moving)
     mapped = mapped_over_clients(client_loss(model, None), given)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a layer without a batching rule runs client by client, and warns
         try:
-            found, _, moved = mapped(model.oracle.point.expand(len(inputs), -1), given)
+            found, _, moved = mapped(model.oracle.point.expand(count(inputs), -1), given)
         except Exception as problem:
-            lines = str(problem).strip().splitlines() or [type(problem).__name__]
-            raise Unstackable(f"the model or the loss cannot be mapped over clients: {lines[0]}") from None
+            raise Unstackable(
+                f"the model or the loss cannot be mapped over clients: {_first_sentence(problem)}"
+            ) from None
     return found, moved
+
+
+def _first_sentence(problem: Exception) -> str:
+    """Return what a message of torch's says first; requests to file an issue may follow."""
+    lines = str(problem).strip().splitlines() or [type(problem).__name__]
+    return lines[0].split(". For ")[0].removesuffix(".")

@@ -153,7 +153,8 @@ class StackedStep:
         self, state: StackedState, inputs: StepInputs, constants: StepConstants, fixed: list[Tensor]
     ) -> Gradient:
         """Return the clients' gradients, losses and changed buffers as a function of points and buffers."""
-        given = LossInputs(inputs.inputs, inputs.target, inputs.weights, constants.context, fixed)
+        batch = self._model.batch_of(inputs.inputs, inputs.target)
+        given = LossInputs(*batch, inputs.weights, constants.context, fixed)
         mapped = mapped_over_clients(self._loss, given._replace(moving=state.moving))
         return lambda y, moving: mapped(y, given._replace(moving=moving))
 

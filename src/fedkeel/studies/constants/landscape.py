@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.func import functional_call
 
+from fedkeel.data.samples import Batch
 from fedkeel.layout import Layout, float_buffers, trainable
 from fedkeel.metrics import is_mean_over_samples
 from fedkeel.settings import RunSettings
 from fedkeel.streams import Stream
+from fedkeel.trees import Tree, call_at, count, each, part, split, take, tensors
 from fedkeel.vector import Vector
 
 _CHUNK = 1000
@@ -63,7 +64,7 @@ class LossLandscape:
 
     def size(self, client: int) -> int:
         """Return how many of a client's samples are used."""
-        return len(self.data[client][1])
+        return count(self.data[client][1])
 
     def loss_gradient(self, client: int, point: ModelPoint, rows: np.ndarray | None = None) -> LossGradient:
         """Return a client's loss and gradient, over all its samples or over some rows of them."""
@@ -83,8 +84,8 @@ class LossLandscape:
             loss = self._loss(x, point.buffers, inputs, target) * share
             (gradient,) = torch.autograd.grad(loss, x, create_graph=True)
             if gradient.requires_grad:  # a piecewise linear loss has none
-                (part,) = torch.autograd.grad(gradient, x, direction, allow_unused=True)
-                total += 0.0 if part is None else part
+                (found,) = torch.autograd.grad(gradient, x, direction, allow_unused=True)
+                total += 0.0 if found is None else found
         return total
 
     @torch.no_grad()
@@ -93,26 +94,26 @@ class LossLandscape:
         found = []
         for inputs, target, _ in self._parts(client, None):
             output = self._output(point.x, point.buffers, inputs)
-            found += [float(self.loss(output[i : i + 1], target[i : i + 1])) for i in range(len(target))]
+            singles = ((part(output, i, i + 1), part(target, i, i + 1)) for i in range(count(target)))
+            found += [float(self.loss(*single)) for single in singles]
         return found
 
-    def _loss(self, x: Vector, buffers: Vector, inputs: Tensor, target: Tensor) -> Tensor:
+    def _loss(self, x: Vector, buffers: Vector, inputs: Tree, target: Tree) -> Tensor:
         return self.loss(self._output(x, buffers, inputs), target)
 
-    def _output(self, x: Vector, buffers: Vector, inputs: Tensor) -> Tensor:
-        tensors = {**self.layout.views(x), **self.buffer_layout.views(buffers)}
-        output: Tensor = functional_call(self.module, tensors, (inputs,))
-        return output
+    def _output(self, x: Vector, buffers: Vector, inputs: Tree) -> Any:
+        parameters = {**self.layout.views(x), **self.buffer_layout.views(buffers)}
+        return call_at(self.module, parameters, inputs)
 
-    def _parts(self, client: int, rows: np.ndarray | None) -> list[tuple[Tensor, Tensor, float]]:
+    def _parts(self, client: int, rows: np.ndarray | None) -> list[tuple[Tree, Tree, float]]:
         inputs, target = self.data[client]
         if rows is not None:
-            chosen = torch.from_numpy(rows).to(target.device)
-            inputs, target = inputs[chosen], target[chosen]
-        whole = len(target)
+            chosen = torch.from_numpy(rows).to(tensors(target)[0].device)
+            inputs, target = take(inputs, chosen), take(target, chosen)
+        whole = count(target)
         size = _CHUNK if is_mean_over_samples(self.loss) else whole
-        chunks = zip(torch.split(inputs, size), torch.split(target, size), strict=True)
-        return [(x, y, len(y) / whole) for x, y in chunks]
+        chunks = zip(split(inputs, size), split(target, size), strict=True)
+        return [(x, y, count(y) / whole) for x, y in chunks]
 
 
 class ClientLoss(NamedTuple):
@@ -159,17 +160,18 @@ def gaussian(stream: Stream, like: Vector) -> Vector:
     return drawn.to(like)
 
 
-def _data(
-    settings: RunSettings, client: int, samples: int, stream: Stream, device: torch.device
-) -> tuple[Tensor, Tensor]:
+def _data(settings: RunSettings, client: int, samples: int, stream: Stream, device: torch.device) -> Batch:
     """Return (at most) that many samples of a client in float64, ready for the model."""
     x, y = settings.federation.samples(client)
-    if len(x) > samples:
-        order = stream.branch("samples", client).numpy().permutation(len(x))[:samples]
+    size = count(y)
+    if size > samples:
+        order = stream.branch("samples", client).numpy().permutation(size)[:samples]
         chosen = torch.from_numpy(np.sort(order))
-        x, y = x[chosen], y[chosen]
-    inputs = settings.federation.prepare(x).to(device)
-    if inputs.is_floating_point() or inputs.dtype == torch.uint8:
-        inputs = inputs.double()
-    target = y.to(device)
-    return inputs, target.double() if target.is_floating_point() else target
+        x, y = take(x, chosen), take(y, chosen)
+    inputs = each(lambda one: _in_float64(one.to(device), bytes_too=True), settings.federation.prepare(x))
+    return inputs, each(lambda one: _in_float64(one.to(device)), y)
+
+
+def _in_float64(tensor: Tensor, *, bytes_too: bool = False) -> Tensor:
+    real = tensor.is_floating_point() or (bytes_too and tensor.dtype == torch.uint8)
+    return tensor.double() if real else tensor

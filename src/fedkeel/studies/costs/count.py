@@ -69,7 +69,7 @@ def small_run(rounds: int = 100) -> RunSettings:
     `rounds` is the length of the run whose stages are weighed; much fewer are played.
     """
     federation = load("digits").split(IID(), clients=20, seed=0)
-    shape = tuple(federation.prepare(federation.x[:1]).shape[1:])
+    shape = tuple(federation.prepare(federation.samples(0)[0][:1]).shape[1:])
     return RunSettings(
         task=Task(build("mlp", shape=shape, classes=10, seed=0, dtype=torch.float32)),
         federation=federation,

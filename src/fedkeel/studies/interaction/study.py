@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch.func import functional_call
 
 from fedkeel.data.federation import Batch
 from fedkeel.errors import Stopped, StorageError
@@ -33,6 +32,7 @@ from fedkeel.studies.artifacts import open_directory, read_or_make, read_part, r
 from fedkeel.studies.interaction.settings import FeatureSettings
 from fedkeel.studies.interaction.tensor import Array, Interaction, check_components
 from fedkeel.task import watched
+from fedkeel.trees import call_at
 from fedkeel.vector import Vector
 
 _RUN = "run"
@@ -198,8 +198,9 @@ class _FeatureComparison:
     def __init__(self, session: Session, features: FeatureSettings) -> None:
         self.session, self.features = session, features
         federation, state = session.context.settings.federation, session.state
-        x, y = federation.everything if federation.test is None else federation.test
-        self.data: Batch = federation.prepare(x[: features.points]), y[: features.points]
+        data = federation.everything if federation.test is None else federation.test
+        x, y = data.part(0, min(features.points, data.size))
+        self.data: Batch = federation.prepare(x), y
         check_components(self._features(state.x0), features.components)
 
     def snapshot(self, current: Vector) -> tuple[FeatureSnapshot, Interaction]:
@@ -232,7 +233,7 @@ def features_of(oracle: Oracle, vector: Vector, buffers: Vector, data: Batch) ->
     inputs, _ = oracle.to_device(data)
     tensors = {**oracle.layout.views(vector), **oracle.buffer_layout.views(buffers)}
     with watched(oracle.eval_copy, oracle.task.features) as found:
-        functional_call(oracle.eval_copy, tensors, (inputs,))
+        call_at(oracle.eval_copy, tensors, inputs)
     return np.asarray(found[-1].flatten(1).double().cpu().numpy())
 
 

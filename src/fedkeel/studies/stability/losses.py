@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch.func import functional_call
 
 from fedkeel.data.federation import Batch, Federation
 from fedkeel.engines.serial import threads
 from fedkeel.oracle import EVALUATION_BATCH
 from fedkeel.running.session import Session
 from fedkeel.streams import Stream
+from fedkeel.trees import call_at, count, each, part, split
 
 
 class LossDifference(NamedTuple):
@@ -33,14 +33,15 @@ class LossDifference(NamedTuple):
 def loss_points(federation: Federation, points: int, seed: int) -> Batch:
     """Draw samples z from all clients' data, held-out clients included, and the test set; all if so few."""
     own, test = len(federation.index), federation.test
-    whole = own + (0 if test is None else len(test[0]))
+    whole = own + (0 if test is None else test.size)
     rng = Stream(seed).branch("stability losses").numpy()
     rows = torch.from_numpy(np.sort(rng.choice(whole, min(points, whole), replace=False)))
-    x, y = federation.pick(federation.index[rows[rows < own]])
+    batch = federation.pick(federation.index[rows[rows < own]])
     if test is None:
-        return x, y
-    rest = rows[rows >= own] - own
-    return torch.cat([x, test[0][rest].to(x)]), torch.cat([y, test[1][rest].to(y)])
+        return batch
+    rest = test.take(rows[rows >= own] - own)
+    x, y = (each(lambda a, b: torch.cat([a, b.to(a)]), *pair) for pair in zip(batch, rest, strict=True))
+    return x, y
 
 
 @torch.no_grad()
@@ -54,11 +55,11 @@ def sample_losses(session: Session, data: Batch) -> list[float]:
     }
     found: list[float] = []
     with threads(context.engine.threads):
-        for x, y in zip(*(torch.split(part, EVALUATION_BATCH) for part in data), strict=True):
+        for x, y in zip(*(split(tree, EVALUATION_BATCH) for tree in data), strict=True):
             inputs, target = oracle.to_device((prepare(x), y))
-            output = functional_call(oracle.eval_copy, tensors, (inputs,))
+            output = call_at(oracle.eval_copy, tensors, inputs)
             loss = oracle.task.loss
-            found += [float(loss(output[i : i + 1], target[i : i + 1])) for i in range(len(x))]
+            found += [float(loss(part(output, i, i + 1), part(target, i, i + 1))) for i in range(count(y))]
     return found
 
 
