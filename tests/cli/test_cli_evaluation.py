@@ -48,3 +48,13 @@ def test_show_has_a_table_per_client(fedkeel: Callable) -> None:
 def test_a_comparison_draws_its_clients(fedkeel: Callable) -> None:
     fedkeel("compare", "fedavg", "--seeds=1", *TINY, "--client-tests=0.3", "--out", "runs/c")
     assert "Client by client" in Path("runs/c/page.html").read_text()
+
+
+def test_the_best_round_of_a_run_says_what_it_was_selected_on(fedkeel: Callable) -> None:
+    for more, told in ((("--validation=0.2",), "validation data"), ((), "the test set")):
+        out = f"runs/{len(more)}"
+        ran = fedkeel("run", *TINY, *more, "--out", out).stdout
+        assert f"(selected on {told})" in ran
+        assert f"(selected on {told})" in fedkeel("show", out).stdout
+    found = json.loads(fedkeel("run", *TINY, "--validation=0.2", "--json").stdout)["best"]
+    assert (found["column"], found["selected_on"]) == ("validation_accuracy", "validation")

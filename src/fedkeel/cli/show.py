@@ -137,7 +137,7 @@ def _whole(directory: Path) -> dict[str, Any]:
 
 
 def _show_run(directory: Path) -> None:
-    from fedkeel.report.tables import curve, shown_bytes  # noqa: PLC0415
+    from fedkeel.report.tables import best_round, curve, shown_best, shown_bytes  # noqa: PLC0415
 
     found = _whole(directory)
     if "method" not in found:
@@ -154,10 +154,10 @@ def _show_run(directory: Path) -> None:
     ]
     points = curve(rows)
     if points:
-        best = max(points, key=lambda point: point[1])
+        best = best_round(rows, manifest.get("end", {}).get("best"))
         sent = sum(row["bytes_down"] + row["bytes_up"] for row in rows)
         facts += [
-            ("accuracy", f"{100 * points[-1][1]:.1f} %, best {100 * best[1]:.1f} % after round {best[0]}"),
+            ("accuracy", f"{100 * points[-1][1]:.1f} %{'' if best is None else ', ' + shown_best(best)}"),
             ("curve", _spark([value for _, value in points])),
             ("cost", f"{shown_bytes(sent)} sent, {_shown_seconds(directory)}"),
         ]

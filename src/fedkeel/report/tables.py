@@ -24,6 +24,8 @@ _HEADINGS = {
     "seconds": "seconds",
 }
 
+_SELECTED_ON = {"test": "on the test set", "validation": "on validation data", "clients": "on all their data"}
+
 
 class Trial(NamedTuple):
     """One run of a comparison; `problem` says why it has no last round: it diverged, or is `UNFINISHED`."""
@@ -77,6 +79,27 @@ def curve(rows: Iterable[HistoryRow], model: str = "x", metric: str = "accuracy"
     """Return (rounds done, accuracy) of every round with an evaluation."""
     column = metric if model == "x" else f"{metric}/{model}"
     return [(row["round"] + 1, row[column]) for row in rows if row.get(column) is not None]
+
+
+def best_round(rows: Sequence[HistoryRow], told: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return the best round, from 1 on, with its accuracy and what it was selected on.
+
+    `told` is what a run says of it when it ends; a run that has not ended is looked through, on its test set.
+    """
+    if told is not None:
+        accuracy = rows[told["round"]].get("accuracy")
+        on = told.get("selected_on")
+        return {"round": told["round"] + 1, "accuracy": accuracy, "column": told["column"], "selected_on": on}
+    found = max(curve(rows), key=lambda point: point[1], default=None)
+    plain = {"column": "accuracy", "selected_on": "test"}
+    return None if found is None else {"round": found[0], "accuracy": found[1], **plain}
+
+
+def shown_best(best: Mapping[str, Any]) -> str:
+    """Return the best round as text, with what it was selected on."""
+    accuracy = "" if best["accuracy"] is None else f" {100 * best['accuracy']:.1f} %"
+    chosen = _SELECTED_ON.get(best["selected_on"], f"by {best['column']}")
+    return f"best{accuracy} after round {best['round']} (selected {chosen})"
 
 
 def why_diverged(trial: Trial) -> str | None:

@@ -56,9 +56,7 @@ def write_end(directory: RunDirectory, manifest: dict[str, Any], result: Result)
     manifest["end"] = {
         "rounds": rounds,
         "stopped_by": result.stopped_by,
-        "best": None
-        if best is None
-        else {"round": best.round, "column": best.column, "selected_on": best.selected_on},
+        "best": None if best is None else best.describe(),
     }
     files = {
         MODEL_FILE: _saved(result.model),

@@ -41,6 +41,10 @@ class BestRound:
     trained: Trained = field(repr=False)
     selected_on: str | None = None
 
+    def describe(self) -> dict[str, Any]:
+        """Return what a manifest says of it."""
+        return {"round": self.round, "column": self.column, "selected_on": self.selected_on}
+
     @property
     def caveat(self) -> str:
         """Return what is to be said where the best round was chosen by the test set; else nothing."""
