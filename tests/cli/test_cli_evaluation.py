@@ -38,9 +38,9 @@ def test_show_has_a_table_per_client(fedkeel: Callable) -> None:
     ):
         out = f"runs/{len(more)}"
         fedkeel("run", *TINY, *more, "--out", out)
-        shown = fedkeel("show", out, "--clients").stdout
+        shown = fedkeel("show", out, "--per-client").stdout
         assert shown.startswith(f"4 clients, each {told}\naccuracy: mean ")
-        rows = json.loads(fedkeel("show", out, "--clients", "--json").stdout)
+        rows = json.loads(fedkeel("show", out, "--per-client", "--json").stdout)
         assert [row["client"] for row in rows] == [0, 1, 2, 3]
         assert sum(row["visits"] for row in rows) == 4
 

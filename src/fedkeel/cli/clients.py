@@ -1,4 +1,4 @@
-"""`fedkeel show RUN --clients`: how the model of a run does client by client."""
+"""`fedkeel show RUN --per-client`: how the model of a run does client by client."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _EXAMPLES = "[bold]Examples[/]\n\n"
 _RUNS = _EXAMPLES + "fedkeel runs\n\nfedkeel runs /data/experiments --json"
 _SHOW = (
     _EXAMPLES + "fedkeel show runs/20260101-120000-scaffold\n\nfedkeel show runs/mine --json | jq .rows[-1]"
-    "\n\nfedkeel show runs/mine --clients"
+    "\n\nfedkeel show runs/mine --per-client"
 )
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDE = 60
@@ -51,11 +51,13 @@ def runs(
 
 def show(
     directory: Directory,
-    clients: Annotated[bool, typer.Option("--clients", help="How its model does client by client.")] = False,
+    per_client: Annotated[
+        bool, typer.Option("--per-client", help="How its model does client by client.")
+    ] = False,
     as_json: opt.Json = False,
 ) -> None:
     """Show a run: its settings, its curve, what it cost. Of a comparison: its table and verdict."""
-    if clients:
+    if per_client:
         show_clients(directory, as_json=as_json)
     elif (directory / COMPARISON_FILE).exists():
         _show_comparison(directory, as_json=as_json)
