@@ -120,7 +120,7 @@ def summarise(experiment: Experiment, result: Result, directory: Path) -> dict[s
         "loss": last["loss"],
         "accuracy": last["accuracy"],
         "accuracies": {key: value for key, value in last.items() if key.startswith("accuracy/")},
-        "best": best_round(rows, result.best and result.best.describe()),
+        "best": best_round(rows, None if result.best is None else result.best.describe()),
         "target": experiment.target,
         "rounds_to_target": None if cost is None else cost[0],
         "bytes_to_target": None if cost is None else cost[1],
