@@ -23,8 +23,9 @@ def federation(y: Any, x: Any = None, clients: int = 2, **options: Any) -> fk.Fe
 def train(
     task: fk.Task, data: fk.Federation, algorithm: fk.Algorithm | None = None, **options: Any
 ) -> dict[str, Any]:
-    """Return the row of one round."""
-    given = {"rounds": 1, "cohort": 2, "work": WORK, "engine": "serial", **options}
+    """Return the row of one round, evaluated on the test set, or else on all clients' data."""
+    evaluated = {} if data.test is not None else {"evaluate_on": "clients"}
+    given = {"rounds": 1, "cohort": 2, "work": WORK, "engine": "serial", **evaluated, **options}
     return fk.train(task, data, algorithm or fk.FedAvg(), **given).history[-1]
 
 

@@ -170,8 +170,9 @@ def convex(classifier: bool) -> tuple[fk.Task, fk.Federation, float, float]:
         torch.manual_seed(0)
         problem = tiny_net([20] * 4)._replace(task=fk.Task(torch.nn.Linear(3, 4).double()))
     pooled = fk.Federation.from_arrays(problem.clients)
-    still = fk.train(problem.task, pooled, fk.FedAvg(), rounds=1, cohort=4, work=fk.Work(steps=1, lr=1e-12))
-    best = fk.train(problem.task, pooled, fk.SCAFFOLD(), rounds=150, cohort=4, work=fk.Work(steps=3, lr=0.2))
+    options: dict[str, Any] = {"cohort": 4, "evaluate_on": "clients"}
+    still = fk.train(problem.task, pooled, fk.FedAvg(), rounds=1, work=fk.Work(steps=1, lr=1e-12), **options)
+    best = fk.train(problem.task, pooled, fk.SCAFFOLD(), rounds=150, work=fk.Work(steps=3, lr=0.2), **options)
     return problem.task, pooled, still.history[-1]["loss"], best.history[-1]["loss"]
 
 
@@ -183,5 +184,6 @@ def test_converges_on_a_convex_problem(make: Any) -> None:
     task, pooled, first, floor = convex(classifier)
     work = fk.Work(steps=3, lr=0.4 if classifier else 0.1)
     algorithm = GENTLE.get(make.__name__) or make()
-    result = fk.train(task, pooled, algorithm, rounds=40, cohort=4, work=work, eval_every=40)
+    options: dict[str, Any] = {"rounds": 40, "cohort": 4, "eval_every": 40, "evaluate_on": "clients"}
+    result = fk.train(task, pooled, algorithm, work=work, **options)
     assert result.history[-1]["loss"] - floor < 0.1 * (first - floor)

@@ -115,7 +115,7 @@ def test_the_python_page_runs(python_page: dict[str, Any]) -> None:
     assert len(python_page["comparison"].results) == 6
     assert python_page["sweep"].best in {0.0, 0.05, 0.1}
     assert python_page["loaded"].best.round >= 0
-    assert python_page["result"].best.column == "top3"
+    assert python_page["result"].best.column == "validation_top3"
 
 
 @pytest.mark.slow

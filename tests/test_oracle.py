@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 import torch
+from problems import settings_of
 from torch import Tensor, nn
 
 import fedkeel as fk
+from fedkeel.engines.client import full_gradient
 from fedkeel.oracle import Oracle
 
 
@@ -84,3 +86,18 @@ def test_a_step_is_minus_the_rate_times_gradient_bias_and_decay(
         expected = before - 0.1 * (gradient + shrink * before + (0.0 if bias is None else bias))
         torch.testing.assert_close(oracle.point, expected, rtol=0, atol=1e-14)
         torch.testing.assert_close(oracle.grad, gradient, rtol=0, atol=0)
+
+
+def test_the_full_gradient_of_a_loss_that_is_no_mean_over_samples_is_that_of_all_of_them() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(2500, 4, generator=generator).double()
+    y = torch.arange(2500) // 1250  # the batches hold other shares of the classes
+    for weight in (None, torch.tensor([1.0, 9.0]).double()):
+        torch.manual_seed(0)
+        task = fk.Task(nn.Linear(4, 2).double(), nn.CrossEntropyLoss(weight=weight))
+        data = fk.Federation.from_arrays([(x, y)])
+        settings = settings_of(task, data, fk.FedAvg(), rounds=1, cohort=1, work=fk.Work(steps=1))
+        oracle = Oracle(task, torch.device("cpu"))
+        found = full_gradient(settings, oracle, 0, oracle.point.clone())
+        expected = torch.autograd.grad(task.loss(task.module(x), y), list(task.module.parameters()))
+        assert torch.allclose(found, torch.cat([part.flatten() for part in expected]), atol=1e-12)

@@ -101,16 +101,60 @@ def test_a_comparison_shows_one_display(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_task_without_accuracy_has_a_table_without_a_winner() -> None:
-    task = fk.Task(PROBLEM.task.model, metrics={})
-    found = fk.compare(
-        lambda method, seed: fk.train(task, PROBLEM.federation, method, rounds=2, seed=seed, **OPTIONS),
-        [fk.FedAvg(), fk.SCAFFOLD()],
-        seeds=2,
+def scored(metrics: Any, federation: fk.Federation = PROBLEM.federation) -> Any:
+    """Return what trains with a learning rate; the first moves the model less than the second."""
+    task = fk.Task(PROBLEM.task.model, metrics=metrics)
+
+    def run(lr: float, seed: int) -> fk.Result:
+        work = fk.Work(epochs=2, batch_size=3, lr=lr)
+        given = {**OPTIONS, "work": work, "rounds": 3, "seed": seed}
+        return fk.train(task, federation, fk.FedAvg(), **given)
+
+    return run
+
+
+def lateness(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """A metric of which less is better."""
+    return 100 * nn.functional.cross_entropy(output, target)
+
+
+def test_a_task_without_accuracy_is_compared_by_its_loss() -> None:
+    found = fk.sweep(scored({}), [1e-9, 0.1], seeds=2)
+    assert found.best == 0.1
+    ends = [found.results["0.1", seed].history[-1]["loss"] for seed in (0, 1)]
+    assert f"{sum(ends) / 2:.4g} ±" in str(found)
+    assert "final loss" in str(found)
+    assert (
+        " better than 1e-09" in found.verdict.sentence or "No difference resolved" in found.verdict.sentence
     )
-    assert found.best is None
-    assert "—" in str(found)
     assert found._repr_html_()
+
+
+def test_any_metric_is_compared_by_its_mode(tmp_path: Path) -> None:
+    run = scored({"accuracy": fk.accuracy, "lateness": lateness})
+    for mode, best in (("min", 0.1), ("max", 1e-9)):
+        found = fk.sweep(run, [1e-9, 0.1], seeds=2, metric="lateness", mode=mode)
+        assert found.best == best
+        assert found.verdict.winner == str(best)
+        assert found.measure == f"final of lateness ({mode})"
+        assert "% " not in found.verdict.sentence.replace("95 % ", "")
+        assert "test lateness" in found.save_page(tmp_path / "page.html").read_text()
+    least = fk.sweep(run, [0.1], seeds=1, metric="lateness", mode="min", measure="top", target=50.0)
+    lowest = min(row["lateness"] for row in least.results["0.1", 0].history)
+    assert least.table[0].accuracy == pytest.approx(lowest)
+    assert "lowest lateness" in str(least)
+    assert "rounds to lateness 50" in str(least)
+
+
+def test_without_a_test_set_values_are_compared_by_validation_data() -> None:
+    held = fk.Federation.from_arrays(PROBLEM.clients).with_validation(0.4)
+    found = fk.sweep(scored({}, held), [1e-9, 0.1], seeds=2)
+    assert found.chosen.column == "validation_loss"
+    means = [
+        sum(found.results[value, seed].history[-1]["validation_loss"] for seed in (0, 1))
+        for value in ("1e-09", "0.1")
+    ]
+    assert found.best == (1e-9 if means[0] < means[1] else 0.1)
 
 
 @pytest.mark.parametrize(
@@ -121,6 +165,11 @@ def test_a_task_without_accuracy_has_a_table_without_a_winner() -> None:
         (lambda: fk.compare(train, [fk.FedAvg()], seeds=0), "nothing to run"),
         (lambda: fk.compare(train, [fk.FedAvg(), fk.FedAvg()]), "FedAvg(lr=1.0) is given twice"),
         (lambda: fk.compare(train, [fk.FedAvg()], measure="best"), "best"),
+        (
+            lambda: fk.sweep(scored({}), [0.1], seeds=1, metric="acuracy", mode="max"),
+            "metric = 'acuracy': the history has no such column; did you mean 'accuracy'",
+        ),
+        (lambda: fk.sweep(scored({}), [0.1], metric="f1"), "metric = 'f1': say which is better"),
         (lambda: fk.sweep(lambda value, seed: None, [1]), "1, seed 0: the function returned NoneType"),
     ],
 )
@@ -149,7 +198,7 @@ def test_a_result_evaluates_other_data() -> None:
 def test_other_data_goes_through_the_runs_transform() -> None:
     clients = [(torch.full((4, 3), 200, dtype=torch.uint8), torch.arange(4)) for _ in range(2)]
     federation = fk.Federation.from_arrays(clients, transform=lambda x: x.double() / 255)
-    result = fk.train(PROBLEM.task, federation, fk.FedAvg(), rounds=2, **OPTIONS)
+    result = fk.train(PROBLEM.task, federation, fk.FedAvg(), rounds=2, evaluate_on="clients", **OPTIONS)
     assert result.evaluate(clients[0])["loss"] == pytest.approx(result.history[-1]["loss"])
 
 

@@ -59,10 +59,11 @@ def test_evaluation_is_of_the_trained_model_on_the_test_set() -> None:
     assert result.history[-1]["accuracy"] == pytest.approx(float((output.argmax(1) == y).double().mean()))
 
 
-def test_without_a_test_set_models_are_judged_on_all_clients_data() -> None:
+def test_models_are_evaluated_on_all_clients_data_where_that_is_asked_for() -> None:
     problem = tiny_net(SIZES)
     federation = fk.Federation.from_arrays(problem.clients)
-    result = fk.train(problem.task, federation, fk.FedAvg(), rounds=1, cohort=2, work=WORK)
+    options: dict[str, Any] = {"rounds": 1, "cohort": 2, "work": WORK, "evaluate_on": "clients"}
+    result = fk.train(problem.task, federation, fk.FedAvg(), **options)
     x, y = (torch.as_tensor(np.concatenate(parts)) for parts in zip(*problem.clients, strict=True))
     with torch.no_grad():
         loss = float(nn.functional.cross_entropy(result.model(x), y))

@@ -254,7 +254,7 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: train(callback=5), "callback = 5: give a function of a round's row, or an object with on_run_begin,"),
     (lambda: train(callback=[5]), "callback = 5: give a function of a round's row, or an object with on_run_begin,"),
     (lambda: train(callback=fk.EarlyStop(0)), "EarlyStop: patience = 0: give a number of evaluations from 1 on"),
-    (lambda: train(callback=fk.EarlyStop(2, "acc", "max")), "metric = 'acc': the history has no such column; known: accuracy, global_update, loss,"),
+    (lambda: train(callback=fk.EarlyStop(2, "acc", "max")), "metric = 'acc': the history has no such column; known: accuracy,"),
     (lambda: train(callback=fk.EarlyStop), "callback = EarlyStop: that is a class: give an object, as in EarlyStop(…)"),
     (lambda: train(probes=5), "probes = 5: give a list, as in [fk.probes.Divergence()]"),
     (lambda: train(probes=["Losses"]), "probes: 'Losses' is not a probe: give one, as in fk.probes.Divergence()"),

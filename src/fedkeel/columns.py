@@ -1,7 +1,13 @@
-"""The columns of a history that a run and its probes write themselves, so that no metric may take their name.
+"""The columns of a history: those that a run and its probes write themselves, and how scores are shown.
 
-Names with a "/" are of probes (`losses/train`) and of further models of a method (`loss/gamma`).
+No metric may take the name of one of these. Names with a "/" are of probes (`losses/train`) and of further
+models of a method (`loss/gamma`).
 """
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 RUN_COLUMNS = (
     "round",
@@ -16,5 +22,29 @@ RUN_COLUMNS = (
     "bytes_up",
     "seconds",
 )
+VALIDATION = "validation_"  # begins the columns of validation data, as validation_accuracy
 PROBE_COLUMNS = ("global_update", "local_updates", "drift", "divergence", "diversity")
 COLUMNS = RUN_COLUMNS + PROBE_COLUMNS
+
+
+class ShownScore(NamedTuple):
+    """What a row says of the model, as text: the name of a column and its value."""
+
+    name: str
+    value: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.value}"
+
+
+def shown_score(row: Mapping[str, Any]) -> ShownScore | None:
+    """Return what a row says of the model in a word or two; None where it was not evaluated."""
+    names = (f"{prefix}{name}" for prefix in ("", VALIDATION) for name in ("accuracy", "loss"))
+    found = next((name for name in names if row.get(name) is not None), None)
+    return None if found is None else ShownScore(found.replace("_", " "), shown_value(found, row[found]))
+
+
+def shown_value(column: str, value: float) -> str:
+    """Return a value of a column of the history as text, an accuracy in percent."""
+    is_accuracy = column.removeprefix(VALIDATION).startswith("accuracy")
+    return f"{100 * value:.1f} %" if is_accuracy else f"{value:.4f}"

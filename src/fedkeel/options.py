@@ -29,6 +29,10 @@ class RunOptions(FrozenModel):
         "uniform", description="Clients count the same, or by their number of samples."
     )
     eval_every: Count = Field(1, description="Rounds between evaluations.")
+    evaluate_on: Literal["test", "clients", "nothing"] | None = Field(
+        None,
+        description="Evaluate on the test set (the default, if any), all clients' data, or nothing.",
+    )
 
     @property
     def uniform_weights(self) -> bool:

@@ -18,6 +18,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from fedkeel.columns import ShownScore, shown_score
+
 _RECENT = 8
 _PLAIN_SECONDS = 15.0
 _PLAIN_WIDTH = 200
@@ -26,6 +28,7 @@ _WARM_UP = 1  # rounds of a run that load, compile and fill caches: no later rou
 _ENOUGH = 2  # rounds to measure before anything is said
 _WINDOW = 16  # recent rounds that count
 _WAITING, _RUNNING = "waiting", "running"
+_TRAINING = "train loss"  # shown where nothing is evaluated
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -62,13 +65,6 @@ def shown_time(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-
-
-def shown_score(row: Mapping[str, Any]) -> str | None:
-    """Return what a row says of the model in a word or two; None where it was not evaluated."""
-    if row.get("accuracy") is not None:
-        return f"accuracy {100 * row['accuracy']:.1f} %"
-    return None if row.get("loss") is None else f"loss {row['loss']:.4f}"
 
 
 class TimeLeft:
@@ -169,7 +165,7 @@ class RunProgress:
         self.names, self.rounds = list(names), rounds
         self.times = RoundTimes()
         self.states: list[str] = [_WAITING] * len(names)
-        self.scores: list[str | None] = [None] * len(names)
+        self.scores: list[ShownScore | None] = [None] * len(names)
         self.done = [0] * len(names)
         self.recent: list[Mapping[str, Any]] = []
         self.current = 0
@@ -205,8 +201,9 @@ class RunProgress:
         index, score = self.current, shown_score(row)
         self.times.count(evaluated=score is not None)
         self.done[index] = row["round"] + 1
-        if score is not None:
-            self.scores[index] = score
+        before = self.scores[index]
+        if score is not None or before is None or before.name == _TRAINING:
+            self.scores[index] = score or ShownScore(_TRAINING, f"{row['train_loss']:.4f}")
             self.recent = [*self.recent, row][-_RECENT:]
         if self.notebook is not None:
             self.notebook.show(*self._overall(), f"{self._about(index)}{self._left(', {} left')}")
@@ -274,12 +271,14 @@ class RunProgress:
         return Group(bar, "", self._recent_rounds() if len(self.names) == 1 else self._runs())
 
     def _runs(self) -> Table:
+        shown = [score for score in self.scores if score is not None]
+        heading = shown[0].name if shown else "accuracy"
+        values = [_value(score, heading) for score in self.scores]
         rows = [
-            (name, f"{self.done[i]}/{self.rounds}", _value(self.scores[i]), self.states[i])
+            (name, f"{self.done[i]}/{self.rounds}", values[i], self.states[i])
             for i, name in enumerate(self.names)
         ]
-        losses = any(score is not None and score.startswith("loss") for score in self.scores)
-        return plain_table(("run", "round", "loss" if losses else "accuracy", ""), rows)
+        return plain_table(("run", "round", heading, ""), rows)
 
     def _recent_rounds(self) -> Table:
         rows = [
@@ -295,6 +294,6 @@ class RunProgress:
         return plain_table((self.names[0] + " · round", "loss", "accuracy", "train loss", "seconds"), rows)
 
 
-def _value(score: str | None) -> str:
-    """Return a score without its name."""
-    return "—" if score is None else score.partition(" ")[2]
+def _value(score: ShownScore | None, heading: str) -> str:
+    """Return a score without its name, where that is the heading."""
+    return "—" if score is None else score.value if score.name == heading else str(score)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, InstanceOf, field_validator, model_validator
 
 from fedkeel.algorithm import Algorithm
+from fedkeel.columns import VALIDATION
 from fedkeel.data.federation import Federation
+from fedkeel.data.samples import Samples
 from fedkeel.errors import ConfigError
 from fedkeel.methods.stages import Stages, as_stages
 from fedkeel.options import RunOptions
@@ -74,6 +77,35 @@ class RunSettings(RunOptions):
         if not 1 <= self.cohort_size <= clients:
             raise ConfigError(f"cohort = {self.cohort}: there are {clients} clients, so give 1 to {clients}")
         return self
+
+    @model_validator(mode="after")
+    def _has_the_test_set(self) -> RunSettings:
+        if self.evaluate_on == "test" and self.federation.test is None:
+            raise ConfigError(
+                "evaluate_on = 'test': the federation has no test set: give it one, or choose 'clients' for "
+                "all clients' data, or 'nothing'"
+            )
+        return self
+
+    @property
+    def evaluated_on(self) -> Literal["test", "clients", "nothing"]:
+        """Return what the model is evaluated on; by default the test set, or nothing where there is none."""
+        return self.evaluate_on or ("nothing" if self.federation.test is None else "test")
+
+    @property
+    def evaluation_prefixes(self) -> list[str]:
+        """Return what the names of columns begin with: validation data has columns of its own."""
+        return ["", VALIDATION] if self.federation.validation is not None else [""]
+
+    def evaluation_sets(self) -> Iterator[tuple[str, Samples]]:
+        """Yield the samples that the model is evaluated on, each with the prefix of its columns."""
+        federation = self.federation
+        if self.evaluated_on == "clients":
+            yield "", federation.everything
+        elif self.evaluated_on == "test" and federation.test is not None:
+            yield "", federation.test
+        if federation.validation_samples is not None:
+            yield VALIDATION, federation.validation_samples
 
     @property
     def stages(self) -> Stages:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
-from fedkeel.columns import COLUMNS
+from fedkeel.columns import COLUMNS, VALIDATION
 from fedkeel.errors import ConfigError, FedkeelError
 from fedkeel.identity import stable_name
 from fedkeel.layout import trainable
@@ -212,10 +212,10 @@ def _check_metrics(metrics: Any) -> None:
     for name, metric in metrics.items():
         if not isinstance(name, str) or not name:
             raise ConfigError(f"Task: a metric is called {name!r}: give it a name, as in 'accuracy'")
-        if name in COLUMNS:
+        if name in COLUMNS or name.startswith(VALIDATION):
             raise ConfigError(
                 f"Task: a metric may not be called {name!r}: a run or a probe writes that column; rename it, "
-                f"as in 'my_{name}' (taken: {', '.join(COLUMNS)})"
+                f"as in 'my_{name}' (taken: {', '.join(COLUMNS)}, {VALIDATION}…)"
             )
         if "/" in name:
             raise ConfigError(

@@ -104,10 +104,12 @@ def assert_alike(model: nn.Module, federation: fk.Federation, **options: object)
     assert {"loss", "loss/gamma", "mine", "mine/gamma"} <= set(shared[-1])
 
 
-def evaluated_by(federation: fk.Federation, data: tuple[Tensor, Tensor], workers: int = 2) -> float:
+def evaluated_by(
+    federation: fk.Federation, data: tuple[Tensor, Tensor], workers: int = 2, **options: object
+) -> float:
     """Return the mean process id of those who evaluated a model, sample by sample."""
     task = fk.Task(mlp(), metrics={"pid": process_id})
-    settings = settings_of(task, federation, fk.FedAvg(), rounds=1, cohort=3, work=WORK)
+    settings = settings_of(task, federation, fk.FedAvg(), rounds=1, cohort=3, work=WORK, **options)
     oracle = Oracle(settings.task, torch.device("cpu"))
     with closing(Processes(settings, oracle, workers)) as shared:
         return shared.evaluate([oracle.point.clone()], oracle.buffers.clone(), data)[0]["pid"]
@@ -136,10 +138,17 @@ def test_samples_off_alignment_are_evaluated_as_by_serial():
 
 
 @pytest.mark.parametrize("held_out", [0, 1])
-def test_without_a_test_set_all_clients_data_is_evaluated_as_by_serial(held_out):
+def test_all_clients_data_is_evaluated_as_by_serial(held_out):
     federation = fk.Federation.from_arrays(clients(900, FEATURES)).hold_out(held_out)
-    assert_alike(mlp(), federation)
-    assert evaluated_by(federation, federation.everything) != os.getpid()
+    assert_alike(mlp(), federation, evaluate_on="clients")
+    assert evaluated_by(federation, federation.everything, evaluate_on="clients") != os.getpid()
+
+
+def test_validation_data_is_evaluated_as_by_serial_and_by_workers():
+    federation = fk.Federation.from_arrays(clients(900, FEATURES)).with_validation(0.5)
+    assert_alike(mlp(), federation, evaluate_on="clients")
+    assert rows("serial", mlp(), federation)[-1]["validation_loss"] is not None
+    assert evaluated_by(federation, federation.validation_samples) != os.getpid()
 
 
 def test_beside_a_test_set_workers_evaluate_all_clients_data_where_that_takes_no_copy():

@@ -47,7 +47,7 @@ def wide() -> fk.Task:
 
 def both(task: fk.Task, federation: fk.Federation, method: Any, **options: Any) -> float:
     """Return how far apart two engines end, the model's buffers and its losses in each round with them."""
-    options = {"work": WORK, **options}
+    options = {"work": WORK, "evaluate_on": "clients", **options}
     one, other = (run(task, federation, method, name, **options) for name in ("serial", "stacked-uncompiled"))
     pairs = zip(one.model.buffers(), other.model.buffers(), strict=True)
     apart = [float((a - b).abs().max()) for a, b in pairs if a.is_floating_point()]

@@ -94,6 +94,7 @@ def losses(task, federation, steps, rounds, batch_size=None, seed=0):
         work=fk.Work(steps=steps.K, lr=steps.eta_l, batch_size=batch_size),
         seed=seed,
         engine="serial",
+        evaluate_on="clients",
     )
     with torch.no_grad():
         x, y = federation.everything

@@ -44,7 +44,7 @@ def test_a_sweep_runs_what_its_settings_say_and_names_the_best(tmp_path: Path) -
     means = {
         value: sum(t.rows[-1]["accuracy"] for t in trials if t.method == value) / 2 for value in sweep.values
     }
-    assert found.best == max(means, key=lambda value: means[value])
+    assert found.best.value == max(means, key=lambda value: means[value])
     assert found.plot.count("<path") > 3
 
 

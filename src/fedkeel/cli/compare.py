@@ -203,6 +203,7 @@ def _write_page(comparison: Comparison, trials: list[Trial], path: Path) -> None
         target=comparison.base.target or reachable_target(trials),
         commands=[comparison.command(), comparison.command_of_run(comparison.methods[-1], 0)],
         settings=comparison.base.to_toml(),
+        clients=comparison.clients(path.parent),
     )
     with storage_errors(path):
         write_durably(path, text.encode())

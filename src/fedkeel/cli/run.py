@@ -119,10 +119,9 @@ def _without_python(problem: ConfigError) -> ConfigError:
 
 def summarise(experiment: Experiment, result: Result, directory: Path) -> dict[str, Any]:
     """Return what a run came to, for people and programs."""
-    from fedkeel.report.tables import cost_to, curve  # noqa: PLC0415
+    from fedkeel.report.tables import best_round, cost_to  # noqa: PLC0415
 
     rows = result.history
-    best = max(curve(rows), key=lambda point: point[1], default=None)
     last = rows[-1]
     cost = cost_to(rows, experiment.target)
     return {
@@ -132,7 +131,7 @@ def summarise(experiment: Experiment, result: Result, directory: Path) -> dict[s
         "loss": last["loss"],
         "accuracy": last["accuracy"],
         "accuracies": {key: value for key, value in last.items() if key.startswith("accuracy/")},
-        "best": None if best is None else {"round": best[0], "accuracy": best[1]},
+        "best": best_round(rows, None if result.best is None else result.best.describe()),
         "target": experiment.target,
         "rounds_to_target": None if cost is None else cost[0],
         "bytes_to_target": None if cost is None else cost[1],
@@ -144,14 +143,16 @@ def summarise(experiment: Experiment, result: Result, directory: Path) -> dict[s
 
 
 def _print(name: str, found: dict[str, Any]) -> None:
-    from fedkeel.report.tables import shown_bytes  # noqa: PLC0415
+    from fedkeel.report.tables import shown_best, shown_bytes  # noqa: PLC0415
 
     sent = shown_bytes(found["bytes_down"] + found["bytes_up"])
-    parts = [f"accuracy {_percent(found['accuracy'])}"]
+    parts = [f"accuracy {_percent(found['accuracy'])}"] if found["loss"] is not None else []
     parts += [f"{key} {_percent(value)}" for key, value in found["accuracies"].items()]
     if found["best"] is not None:
-        parts.append(f"best {_percent(found['best']['accuracy'])} after round {found['best']['round']}")
-    parts += [f"loss {found['loss']:.4f}", f"{sent} sent", shown_time(found["seconds"])]
+        parts.append(shown_best(found["best"]))
+    name_of_loss = "train_loss" if found["loss"] is None else "loss"
+    loss = f"{name_of_loss.replace('_', ' ')} {found['last_row'][name_of_loss]:.4f}"
+    parts += [loss, f"{sent} sent", shown_time(found["seconds"])]
     lines = [f"{name}: {found['rounds']} rounds", "  " + ", ".join(parts)]
     if found["target"] is not None:
         reached = found["rounds_to_target"]

@@ -66,6 +66,7 @@ def sweep(
     as_json: opt.Json = False,
 ) -> None:
     """Run one setting over several values and seeds, in parallel; a table with intervals and a plot."""
+    from fedkeel.columns import shown_score  # noqa: PLC0415
     from fedkeel.experiments.sweep import Sweep, play, report  # noqa: PLC0415
 
     if len(over) > 1:
@@ -82,7 +83,7 @@ def sweep(
 
     def done(trial: Trial, count: int, kept: bool) -> None:
         time_left.count(now=not kept)
-        end = trial.problem or f"accuracy {100 * (trial.rows[-1]['accuracy'] or 0):.1f} %"
+        end = trial.problem or shown_score(trial.rows[-1]) or "not evaluated"
         left = ", kept from before" if kept else time_left
         text = f"{count} of {len(jobs)}: {trial.method}, seed {trial.seed}: {end}{left}"
         screen.print(text, style="dim", markup=False, soft_wrap=True)
@@ -114,6 +115,7 @@ def tune(
     from fedkeel.experiments.comparison import changes  # noqa: PLC0415  heavy
     from fedkeel.experiments.tune import knob  # noqa: PLC0415
     from fedkeel.experiments.tune import tune as search  # noqa: PLC0415
+    from fedkeel.report.choosing import ChosenValue  # noqa: PLC0415
 
     directory = out or paths.fresh("tune")
     screen = console(stderr=True)
@@ -141,6 +143,7 @@ def tune(
     lines = [f"{found.trials} trials, {found.pruned} pruned, {found.failed} diverged"]
     if found.accuracy is not None:
         lines.append(f"best accuracy {100 * found.accuracy:.1f} %: {' '.join(found.settings)}")
+        lines.append(ChosenValue("", found.accuracy, found.column or "accuracy").note)
         whole = changes(experiment.with_settings(found.settings))
         lines.append("run it: fedkeel run " + " ".join(f"--set {shlex.quote(s)}" for s in whole))
     console().print("\n".join([*lines, f"kept in {directory}"]), markup=False, soft_wrap=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
+from fedkeel.cli.clients import show_clients
 from fedkeel.cli.runs import run_line
 from fedkeel.cli.sweep_page import print_sweep
 from fedkeel.errors import StorageError
@@ -20,6 +21,7 @@ from fedkeel.progress import console, shown_time
 _EXAMPLES = "[bold]Examples[/]\n\n"
 _SHOW = (
     _EXAMPLES + "fedkeel show runs/20260101-120000-scaffold\n\nfedkeel show runs/mine --json | jq .rows[-1]"
+    "\n\nfedkeel show runs/mine --per-client"
 )
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDE = 60
@@ -30,9 +32,17 @@ def register(app: typer.Typer) -> None:
     app.command(epilog=_SHOW)(show)
 
 
-def show(directory: opt.Directory, as_json: opt.Json = False) -> None:
+def show(
+    directory: opt.Directory,
+    per_client: Annotated[
+        bool, typer.Option("--per-client", help="How its model does client by client.")
+    ] = False,
+    as_json: opt.Json = False,
+) -> None:
     """Show a run: its settings, its curve, what it cost; of a comparison or sweep its table and verdict."""
-    if (directory / COMPARISON_FILE).exists():
+    if per_client:
+        show_clients(directory, as_json=as_json)
+    elif (directory / COMPARISON_FILE).exists():
         _show_comparison(directory, as_json=as_json)
     elif (kind := paths.kind_of_study(directory)) is not None:
         _show_study(directory, kind, as_json=as_json)
@@ -54,7 +64,7 @@ def _whole(directory: Path) -> dict[str, Any]:
 
 
 def _show_run(directory: Path) -> None:
-    from fedkeel.report.tables import curve, shown_bytes  # noqa: PLC0415
+    from fedkeel.report.tables import best_round, curve, shown_best, shown_bytes  # noqa: PLC0415
 
     found = _whole(directory)
     if "method" not in found:
@@ -71,10 +81,10 @@ def _show_run(directory: Path) -> None:
     ]
     points = curve(rows)
     if points:
-        best = max(points, key=lambda point: point[1])
+        best = best_round(rows, manifest.get("end", {}).get("best"))
         sent = sum(row["bytes_down"] + row["bytes_up"] for row in rows)
         facts += [
-            ("accuracy", f"{100 * points[-1][1]:.1f} %, best {100 * best[1]:.1f} % after round {best[0]}"),
+            ("accuracy", f"{100 * points[-1][1]:.1f} %{'' if best is None else ', ' + shown_best(best)}"),
             ("curve", _spark([value for _, value in points])),
             ("cost", f"{shown_bytes(sent)} sent, {_shown_seconds(directory)}"),
         ]

@@ -14,6 +14,8 @@ from torch import Tensor
 
 from fedkeel.data.arguments import as_list, check_options, is_pair, whole_numbers
 from fedkeel.data.arrays import Columns, arrays, check_map_style
+from fedkeel.data.client_rows import ClientRows, hold_out_rows
+from fedkeel.data.client_tests import with_own_tests
 from fedkeel.data.lazy import CACHE_BYTES, LoadedClients, ReadDatasets, given_clients, loaded
 from fedkeel.data.mapped import samples_of
 from fedkeel.data.pooling import offsets_of, pooled
@@ -49,7 +51,8 @@ class Federation:
     Inputs and targets are tensors, or tuples and dicts of tensors. Samples stay in their compact form (images
     as uint8); `transform` makes a batch what the model takes and `augment` varies it, keyed by (seed, round,
     client). The first `len(self)` clients take part in training; `held_out` further ones never do and serve
-    to measure participation gaps.
+    to measure participation gaps. `validation` are rows that were taken from clients to select models and
+    settings by: nobody trains on them, nor on the rows of `client_tests`, the clients' own test sets.
     """
 
     pool: Samples
@@ -60,6 +63,8 @@ class Federation:
     augment: Augmentation | None = None
     classes: int | None = None
     held_out: int = 0
+    validation: ClientRows | None = None
+    client_tests: ClientRows | None = None
     origin: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -118,6 +123,10 @@ class Federation:
             "targets": described(y) if self.classes is None else f"{self.classes} classes",
             "test set": "none" if self.test is None else f"{self.test.size:,} samples",
         }
+        if self.validation is not None:
+            facts["validation"] = f"{len(self.validation.first(len(self))):,} samples of the clients"
+        if self.client_tests is not None:
+            facts["client tests"] = f"{len(self.client_tests.first(len(self))):,} samples of the clients"
         if self.held_out:
             facts["held out"] = f"{self.held_out} further clients"
         origin = [f"{key} {value}" for key, value in self.origin.items() if key != "labels"]
@@ -127,17 +136,27 @@ class Federation:
 
     @classmethod
     def from_arrays(
-        cls, clients: Sequence[tuple[Any, Any]], test: tuple[Any, Any] | None = None, **options: Any
+        cls,
+        clients: Sequence[tuple[Any, Any]],
+        test: tuple[Any, Any] | None = None,
+        *,
+        client_tests: Sequence[tuple[Any, Any] | None] | None = None,
+        **options: Any,
     ) -> Federation:
         """Build a federation from one `(x, y)` pair of arrays (or one torch `Dataset`) per client.
 
         x and y may also be tuples or dicts of arrays: the model gets a tuple as its arguments and a dict as
         its keyword arguments, the loss gets targets as they are. pandas' DataFrames and Series will do.
         Targets that are words become class numbers in the order of the alphabet; `origin["labels"]` says
-        which is which. Memory-mapped arrays stay in their files.
+        which is which. Memory-mapped arrays stay in their files. `client_tests` holds a test set per client,
+        or None.
         """
         clients = as_list(clients, "a list with one (x, y) pair per client")
         check_options(options)
+        if client_tests is not None:
+            return with_own_tests(
+                lambda all_of: cls.from_arrays(all_of, test, **options), clients, client_tests
+            )
         if isinstance(clients[0], torch.utils.data.Dataset):
             return cls.from_datasets(clients, test, **options)
         clients, test, labels = in_numbers(clients, test)
@@ -273,6 +292,11 @@ class Federation:
             return self.pool
         return InMemory(*self.pick(rows)) if isinstance(self.pool, InMemory) else Rows(self.pool, rows)
 
+    @cached_property
+    def validation_samples(self) -> Samples | None:
+        """Return the validation data of the clients that take part: rows of the pool, no copies."""
+        return None if self.validation is None else Rows(self.pool, self.validation.first(len(self)))
+
     def batches(self, client: int, order: Sequence[np.ndarray], stream: Stream) -> Iterator[Batch]:
         """Yield a client's minibatches in the given order, ready for the model."""
         rows = self.rows(client)
@@ -303,11 +327,30 @@ class Federation:
             )
         return replace(self, held_out=self.held_out + clients)
 
+    def with_validation(self, share: float, *, seed: int = 0) -> Federation:
+        """Hold a share of every client's samples out of its training, to select models and settings by."""
+        return self._holding_out("validation", share, seed)
+
+    def with_client_tests(self, share: float, *, seed: int = 0) -> Federation:
+        """Make a share of every client's samples its own test set: `result.per_client()` evaluates on it."""
+        return self._holding_out("client_tests", share, seed)
+
+    def _holding_out(self, purpose: str, share: float, seed: int) -> Federation:
+        if getattr(self, purpose) is not None:
+            raise DataError(f"{purpose} = {share!r}: the clients' samples are held out already: do it once")
+        own, stream = ClientRows(self.index, self.offsets), Stream(seed).branch(purpose)
+        left, taken = hold_out_rows(own, len(self), share, stream, purpose)
+        origin = {**self.origin, purpose: share, f"{purpose}_seed": seed}
+        changed: dict[str, Any] = {purpose: taken}
+        return replace(self, index=left.rows, offsets=left.offsets, origin=origin, **changed)
+
     def fingerprint(self) -> str:
         """Return a hash of the samples that are in memory, of the targets and the split."""
         digest = hashlib.sha256()
+        parts = [("validation", self.validation), ("client tests", self.client_tests)]
+        further = [(name, tensor) for name, rows in parts if rows is not None for tensor in rows]
         samples = [found for prefix, one in self._sets() for found in _named(one.sample(), prefix)]
-        for name, tensor in (*samples, ("index", self.index), ("offsets", self.offsets)):
+        for name, tensor in (*samples, ("index", self.index), ("offsets", self.offsets), *further):
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
             digest.update(tensor.contiguous().numpy().data)
         for _, one in self._sets():

@@ -83,6 +83,10 @@ def add_noise(federation: Federation, *noises: PictureNoise, seed: int = 0) -> F
         raise DataError(
             f"noise is for pictures with classes, but the targets are {federation.y.dtype}: leave it out"
         )
+    if federation.validation is not None or federation.client_tests is not None:
+        raise DataError(
+            "noise on a federation with held-out samples: add the noise first, then hold them out"
+        )
     sizes = federation.offsets.diff()
     clients = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
     x, y = federation.x[federation.index], federation.y[federation.index]

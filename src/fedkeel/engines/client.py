@@ -12,6 +12,7 @@ from fedkeel.algorithm import Plan, Walk
 from fedkeel.data.federation import Batch
 from fedkeel.engines.contract import ClientResult, RoundRequest, Upload
 from fedkeel.errors import Diverged
+from fedkeel.evaluation import needing_all
 from fedkeel.oracle import Oracle
 from fedkeel.probes.base import ClientView
 from fedkeel.records import ClientMemory, nbytes, without_views_of
@@ -140,12 +141,16 @@ def diverged(request: RoundRequest, client: int) -> Diverged:
 
 
 def full_gradient(settings: RunSettings, oracle: Oracle, client: int, at: Vector) -> Vector:
-    """Return the gradient at a vector over all of a client's samples, as stored."""
+    """Return the gradient at a vector over all of a client's samples, as stored.
+
+    It is put together from batches where the loss is a mean over samples; any other loss sees all at once.
+    """
     federation = settings.federation
     x, y = federation.samples(client)
+    size = count(y) if needing_all({"loss": settings.task.loss}) else _FULL_BATCH
 
     def batches() -> Iterator[Batch]:
-        for part, target in zip(split(x, _FULL_BATCH), split(y, _FULL_BATCH), strict=True):
+        for part, target in zip(split(x, size), split(y, size), strict=True):
             yield federation.prepare(part), target
 
     return oracle.full_gradient(at, batches(), count(y))

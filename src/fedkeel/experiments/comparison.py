@@ -17,7 +17,7 @@ from fedkeel.experiments.expression import parse_method, spell_method
 from fedkeel.files import storage_errors, write_durably
 from fedkeel.report.measures import Measure, parse_measure
 from fedkeel.report.tables import Trial
-from fedkeel.running.run_directory import read_rows
+from fedkeel.running.run_directory import read_clients, read_rows
 from fedkeel.tomlfile import dump, inline
 
 if TYPE_CHECKING:
@@ -93,6 +93,13 @@ class Comparison(NamedTuple):
     def experiment(self, method: str, seed: int) -> Experiment:
         """Return what one run trains; both were checked when the comparison was made."""
         return self.base.model_copy(update={"method": method, "seed": seed})
+
+    def clients(self, out: Path) -> dict[str, list[dict[str, Any]]]:
+        """Return each method's rows client by client, of all its runs; none where they were not evaluated."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        for job in self.jobs(out):
+            found.setdefault(job.method, []).extend(read_clients(job.directory))
+        return found
 
     @property
     def score(self) -> Measure:

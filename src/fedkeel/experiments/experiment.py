@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from fedkeel.algorithm import Algorithm
     from fedkeel.data import Dataset, Federation
     from fedkeel.methods import Stages
+    from fedkeel.running.callbacks import CallbackLike
     from fedkeel.running.result import Result
-    from fedkeel.running.round import Row
     from fedkeel.settings import RunSettings
     from fedkeel.task import Task
 
@@ -110,6 +110,12 @@ class DataSettings(_Section):
     )
     seed: Seed | None = Field(None, description="Seed of the split, instead of the run's.")
     held_out: Annotated[int, Field(ge=0)] = Field(0, description="Clients held out of training.")
+    validation: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        None, description="Share of each client's samples held out for validation, as 0.1."
+    )
+    client_tests: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        None, description="Share of each client's samples that is its own test set, as 0.2."
+    )
     noise: Annotated[list[str] | None, BeforeValidator(_read_noise)] = Field(
         None, description='Noise on pictures, as "ChannelGains(0.2)" or ClassBrightness; repeatable.'
     )
@@ -269,7 +275,12 @@ class Experiment(RunOptions, Execution):
             raise
         except (ValueError, TypeError) as problem:
             raise DataError(f"data {data.name!r}: {problem}") from None
-        return federation.hold_out(data.held_out) if data.held_out else federation
+        federation = federation.hold_out(data.held_out) if data.held_out else federation
+        if data.client_tests is not None:
+            federation = federation.with_client_tests(data.client_tests, seed=seed)
+        return (
+            federation if data.validation is None else federation.with_validation(data.validation, seed=seed)
+        )
 
     def task(self, federation: Federation) -> Task:
         """Build the model for the data; the same seed gives the same initial weights."""
@@ -311,7 +322,7 @@ class Experiment(RunOptions, Execution):
         run_dir: str | Path | None = None,
         *,
         resume: bool = False,
-        callback: Callable[[Row], None] | None = None,
+        callback: CallbackLike | None = None,
     ) -> Result:
         """Train; see `fedkeel.train`."""
         from fedkeel.running.train import run  # noqa: PLC0415  heavy

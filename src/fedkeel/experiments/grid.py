@@ -12,10 +12,12 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedkeel.algorithm import Algorithm
-from fedkeel.errors import ConfigError, Diverged
+from fedkeel.client_table import ClientRow
+from fedkeel.columns import VALIDATION
+from fedkeel.errors import ConfigError, Diverged, did_you_mean
 from fedkeel.files import storage_errors, write_durably
 from fedkeel.methods.stages import Stages
 from fedkeel.progress import RunProgress, as_lines
@@ -30,13 +32,18 @@ from fedkeel.report import (
     summarise,
 )
 from fedkeel.report.charts import draw_chart
+from fedkeel.report.choosing import ChosenValue, choose
 from fedkeel.report.curves import accuracy_curves
 from fedkeel.report.style import html_table
 from fedkeel.report.tables import cells, headings, why_diverged
 from fedkeel.running.result import Result
+from fedkeel.running.round import Row
+from fedkeel.running.selection import Selection
 from fedkeel.running.shown import is_watched, part_of
 
 Method = Algorithm | Stages
+
+_DEFAULTS = ("accuracy", "loss")
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +64,9 @@ class RunGrid:
     @property
     def target(self) -> float | None:
         """Return the accuracy to reach: the one given, else the highest that every run has at its end."""
-        return self.given_target or reachable_target(self.trials)
+        if self.given_target is not None:
+            return self.given_target
+        return reachable_target(self.trials, parse_measure(self.measure).metric)
 
     @property
     def table(self) -> list[MethodSummary]:
@@ -73,10 +82,15 @@ class RunGrid:
     def best(self) -> Any:
         """Return the method or value with the highest mean score; None where none is without a diverged seed.
 
-        The accuracies are of the test set where there is nothing else: what is chosen by them flatters.
+        It is chosen by validation data where the runs have some. Else it is chosen by the test set, and its
+        accuracy there flatters: `chosen.note` says which.
         """
-        winner = self.verdict.winner
-        return None if winner is None else self.choices[winner]
+        return None if self.chosen.value is None else self.choices[self.chosen.value]
+
+    @property
+    def chosen(self) -> ChosenValue:
+        """Return by what the best was chosen."""
+        return choose(self.trials, parse_measure(self.measure))
 
     def save_page(self, path: str | Path) -> Path:
         """Write table, verdict and curves as one HTML file."""
@@ -89,6 +103,7 @@ class RunGrid:
             target=self.target,
             commands=[f"fedkeel.{'compare' if self.kind == 'method' else 'sweep'}(…) in Python"],
             settings=settings,
+            clients=self._clients(),
         )
         path = Path(path)
         with storage_errors(path):
@@ -97,17 +112,30 @@ class RunGrid:
         return path
 
     def __repr__(self) -> str:
-        return f"{as_lines(self._headings(), self._cells())}\n\n{self.verdict.sentence}"
+        return f"{as_lines(self._headings(), self._cells())}\n\n{self._conclusion()}"
 
     def _repr_html_(self) -> str:
-        curves = accuracy_curves(self.trials)
-        picture = ""
+        metric, picture = parse_measure(self.measure).metric, ""
+        curves = accuracy_curves(self.trials, metric)
         if curves:
-            drawn = draw_chart(curves, x="communication rounds", y="accuracy", span_x=[0], percent=True)
+            percent = metric == "accuracy"
+            drawn = draw_chart(curves, x="communication rounds", y=metric, span_x=[0], percent=percent)
             # as a picture of its own, so that its style sheet stays out of the notebook's page
             picture = f'<img src="data:image/svg+xml;base64,{b64encode(drawn.file().encode()).decode()}">'
         table = html_table(self._headings(), self._cells())
-        return f"{table}<p>{escape(self.verdict.sentence)}</p>{picture}"
+        return f"{table}<p>{escape(self._conclusion())}</p>{picture}"
+
+    def _clients(self) -> dict[str, list[ClientRow]]:
+        """Return the rows client by client of each method's or value's runs, where clients have test sets."""
+        found: dict[str, list[ClientRow]] = {name: [] for name in self.choices}
+        for (name, _), result in self.results.items():
+            found[name] += [] if result.client_table is None else result.client_table.rows
+        return found
+
+    def _conclusion(self) -> str:
+        """Return the verdict; of a sweep also the best value, and by what it was chosen."""
+        best = f"\nBest: {self.chosen.value or 'none'} ({self.chosen.note})" if self.kind == "value" else ""
+        return f"{self.verdict.sentence}{best}"
 
     def _headings(self) -> list[str]:
         return [self.kind, *headings(self.target, parse_measure(self.measure))[1:]]
@@ -116,12 +144,38 @@ class RunGrid:
         return [list(cells(line)) for line in self.table]
 
 
+class MetricChoice(NamedTuple):
+    """Which metric runs are scored by, and the measure of it."""
+
+    measure: str
+    selection: Selection
+
+    def check(self, rows: Sequence[Row]) -> None:
+        """Refuse a metric that a run does not have."""
+        metric, names = self.selection.metric, {name for row in rows for name in row}
+        if metric is not None and rows and metric not in names:
+            raise ConfigError(
+                f"metric = {metric!r}: the history has no such column; {did_you_mean(metric, names)}"
+            )
+
+    def text(self, trials: Sequence[Trial]) -> str:
+        """Return the measure with its metric; by default the accuracy, or the loss of tasks without one."""
+        metric, mode = self.selection.metric, self.selection.direction
+        if metric is None:
+            held = {name for trial in trials for row in trial.rows for name in row if row[name] is not None}
+            known = [name for name in _DEFAULTS if held & {name, f"{VALIDATION}{name}"}]
+            metric, mode = known[0] if known else "accuracy", "min"
+        return self.measure if metric == "accuracy" else f"{self.measure} of {metric} ({mode})"
+
+
 def compare(
     run: Callable[[Any, int], Result],
     methods: Iterable[Method] | Mapping[str, Method],
     *,
     seeds: int | Sequence[int] = 3,
     measure: str = "final",
+    metric: str | None = None,
+    mode: str | None = None,
     target: float | None = None,
     progress: bool | None = None,
 ) -> RunGrid:
@@ -132,15 +186,18 @@ def compare(
             vary (the split, the first weights): it is shared by all methods.
         methods: the methods, or names and methods.
         seeds: how many (0, 1, 2, …), or which.
-        measure: what a run is scored by: "final", "last:K", "top" or "smoothed:K" of its accuracies.
-        target: the accuracy whose cost is counted; by default the highest that every run reached.
+        measure: what a run is scored by: "final", "last:K", "top" or "smoothed:K" of the metric.
+        metric: a metric of the task, or "loss"; by default the accuracy, or the loss of a task without one.
+        mode: "max" where more of the metric is better, else "min"; that of well-known metrics is known.
+        target: the value whose cost is counted; by default the highest accuracy that every run reached.
         progress: show how far it is. By default only on a terminal (on stderr) and in a notebook.
     """
     for method in methods.values() if isinstance(methods, Mapping) else (methods := list(methods)):
         if not isinstance(method, Algorithm | Stages):
             raise ConfigError(f"compare: {method!r} is not a method: give one, as in FedAvg()")
+    scored = MetricChoice(measure, Selection(metric, mode))
     return _play(
-        "method", run, _named(methods, repr), seeds=seeds, measure=measure, target=target, progress=progress
+        "method", run, _named(methods, repr), seeds=seeds, scored=scored, target=target, progress=progress
     )
 
 
@@ -150,12 +207,15 @@ def sweep(
     *,
     seeds: int | Sequence[int] = 3,
     measure: str = "final",
+    metric: str | None = None,
+    mode: str | None = None,
     target: float | None = None,
     progress: bool | None = None,
 ) -> RunGrid:
     """Train with several values of whatever `run(value, seed)` makes of them; all else is as in `compare`."""
+    scored = MetricChoice(measure, Selection(metric, mode))
     return _play(
-        "value", run, _named(values, str), seeds=seeds, measure=measure, target=target, progress=progress
+        "value", run, _named(values, str), seeds=seeds, scored=scored, target=target, progress=progress
     )
 
 
@@ -165,12 +225,12 @@ def _play(
     choices: dict[str, Any],
     *,
     seeds: int | Sequence[int],
-    measure: str,
+    scored: MetricChoice,
     target: float | None,
     progress: bool | None,
 ) -> RunGrid:
     """Make the runs, seed after seed, so that a first impression of all comes early."""
-    parse_measure(measure)
+    parse_measure(scored.measure)
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     if not choices or not numbers or len(set(numbers)) < len(numbers):
         raise ConfigError(f"nothing to run, or twice the same: {kind}s {list(choices)}, seeds {numbers}")
@@ -180,7 +240,8 @@ def _play(
 
     def made() -> RunGrid:
         ordered = sorted(trials, key=lambda key: list(choices).index(key[0]))
-        return RunGrid(kind, choices, results, tuple(trials[key] for key in ordered), measure, target)
+        listed = tuple(trials[key] for key in ordered)
+        return RunGrid(kind, choices, results, listed, scored.text(listed), target)
 
     shown = is_watched() if progress is None else progress
     display = RunProgress([f"{name}, seed {seed}" for name, seed in plan], 0, stderr=True) if shown else None
@@ -196,6 +257,7 @@ def _play(
                 raise
             results[name, seed] = replace(result, memories={})
             trials[name, seed] = Trial(name, seed, result.history, problem)
+            scored.check(result.history)
             if display is not None:
                 state = "diverged" if why_diverged(trials[name, seed]) else "done"
                 display.end(index, state, None, rounds=len(result.history))

@@ -12,12 +12,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
+from fedkeel.client_table import ClientTable
 from fedkeel.engines.contract import Choice
 from fedkeel.errors import ConfigError, FedkeelError, StorageError
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.running.ending import BEST_FILE, MODEL_FILE
 from fedkeel.running.result import BestRound, Result, Trained
-from fedkeel.running.run_directory import read_manifest, read_rows
+from fedkeel.running.run_directory import read_clients, read_manifest, read_rows
 from fedkeel.task import Task
 
 _UNFINISHED = "{}: this run is not finished: go on with it (resume=True), then its model is there"
@@ -47,7 +48,7 @@ def load(run_dir: str | Path, task: Task | None = None) -> Result:
         task = task.built(manifest["identity"]["seed"])
     end = manifest.get("end") or {"rounds": manifest["rounds"], "stopped_by": None, "best": None}
     over = end["rounds"] == len(rows)
-    told = manifest["engine_choice"]
+    told, clients = manifest["engine_choice"], read_clients(path)
     return Result(
         method=manifest["identity"]["algorithm"],
         history=rows,
@@ -59,6 +60,7 @@ def load(run_dir: str | Path, task: Task | None = None) -> Result:
         run_dir=path,
         best=_best(path, end, rows, task, missing) if over else None,
         stopped_by=end["stopped_by"] if over else None,
+        client_table=ClientTable(clients) if over and clients else None,
         task=task,
         transform=transform,
         labels=manifest["data"].get("labels"),
@@ -72,7 +74,8 @@ def _best(
         return None
     round, column = end["best"]["round"], end["best"]["column"]
     file = MODEL_FILE if round + 1 == len(rows) else BEST_FILE
-    return BestRound(round, rows[round], column, _model(path / file, task, missing))
+    model, selected_on = _model(path / file, task, missing), end["best"].get("selected_on")
+    return BestRound(round, rows[round], column, model, selected_on)
 
 
 def _model(file: Path, task: Task | None, missing: str) -> Trained:

@@ -20,6 +20,7 @@ from fedkeel.experiments.experiment import Experiment
 from fedkeel.files import storage_errors, write_durably
 from fedkeel.report import find_verdict
 from fedkeel.report.charts import line_chart
+from fedkeel.report.choosing import ChosenValue, choose
 from fedkeel.report.significance import mean_interval
 from fedkeel.report.tables import MethodSummary, Trial, final, reachable_target, summarise
 from fedkeel.studies.artifacts import open_directory
@@ -146,10 +147,10 @@ def _run(label: str, table: dict[str, Any], directory: str) -> Trial:
 
 
 class SweepOutcome(NamedTuple):
-    """A sweep's table, the plot, and the best value by mean final accuracy: one without a diverged seed."""
+    """A sweep's table, the plot, and the best value: by validation data where there is some."""
 
     lines: list[MethodSummary]
-    best: str | None
+    best: ChosenValue
     plot: str
 
 
@@ -159,8 +160,6 @@ def conclude(sweep: Sweep, trials: Sequence[Trial]) -> SweepOutcome:
         line for line in summarise(trials, sweep.base.target or reachable_target(trials)) if line.model == "x"
     ]
     evaluated = [line for line in table if line.accuracy is not None]
-    whole = [line for line in evaluated if not line.failed]  # none is best by the seeds that survived
-    best = max(whole, key=lambda line: line.accuracy or 0.0).method if whole else None
     positions = {value: _number(value, index) for index, value in enumerate(sweep.values)}
     mean = sorted((positions[line.method], 100 * (line.accuracy or 0.0)) for line in evaluated)
     series = {"mean": mean}
@@ -169,7 +168,7 @@ def conclude(sweep: Sweep, trials: Sequence[Trial]) -> SweepOutcome:
             ends = [(positions[t.method], final(t)) for t in trials if t.seed == seed]
             series[f"seed {seed}"] = sorted((a, 100 * b) for a, b in ends if b is not None)
     plot = line_chart(f"final accuracy, % against {sweep.over}", series, x=sweep.over)
-    return SweepOutcome(table, best, plot.file())
+    return SweepOutcome(table, choose(trials), plot.file())
 
 
 def report(sweep: Sweep, trials: Sequence[Trial], out: Path) -> dict[str, Any]:
@@ -179,7 +178,10 @@ def report(sweep: Sweep, trials: Sequence[Trial], out: Path) -> dict[str, Any]:
     found = {
         "directory": str(out),
         "over": sweep.over,
-        "best": outcome.best,
+        "best": outcome.best.value,
+        "best_by": outcome.best.column,
+        "best_score": outcome.best.score,
+        "best_note": outcome.best.note,
         "target": sweep.base.target or reachable_target(trials),
         "table": [{**line._asdict(), "interval": intervals[line.method]} for line in outcome.lines],
         "verdict": find_verdict(trials).as_dict(),

@@ -12,6 +12,9 @@ from typing import Any, NamedTuple
 from fedkeel.errors import ConfigError, Diverged, Stopped
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.expression import parse
+from fedkeel.running.callbacks import Callback
+from fedkeel.running.round import Row
+from fedkeel.running.selection import ON_TEST_SET, Selection
 from fedkeel.streams import Stream
 from fedkeel.studies.artifacts import open_directory
 
@@ -70,11 +73,36 @@ class SearchedSetting(NamedTuple):
         return f"{self.key}={first}{''.join(f'{value}{text}' for value, text in filled)}"
 
 
+class PrunedTrial(Callback):
+    """Reports the evaluations of a trial to Optuna, and ends it where Optuna sees no hope in it.
+
+    They are of validation data where there is some, else of the test set.
+    """
+
+    def __init__(self, trial: Any, pruned: type[Exception]) -> None:
+        self.selection, self.last, self.column = Selection(), 0.0, ""
+        self._trial, self._pruned = trial, pruned
+
+    def on_round_end(self, row: Row) -> None:
+        """Report a round that was evaluated."""
+        score = self.selection.score(row)
+        if score is None:
+            return
+        self.last, self.column = score, self.selection.column(row)
+        self._trial.report(score, row["round"])
+        if self._trial.should_prune():
+            raise self._pruned
+
+
 class Tuned(NamedTuple):
-    """What a search found: the best settings and accuracy, and how many trials ran, were pruned, diverged."""
+    """What a search found: the best settings and accuracy, and how many trials ran, were pruned, diverged.
+
+    `column` says what the accuracy is of: `validation_accuracy`, or `accuracy` on the test set.
+    """
 
     best: dict[str, Any] | None
     accuracy: float | None
+    column: str | None
     settings: list[str]
     trials: int
     pruned: int
@@ -109,6 +137,7 @@ def tune(
 ) -> Tuned:
     """Search for the settings with the best final accuracy; go on with what the journal holds.
 
+    The accuracy is that of validation data (`data.validation`) where there is some, else of the test set.
     Trials are counted over all calls; each draws from the seed and its own number, so a search that was
     interrupted finds what an uninterrupted one does. A trial is pruned where its accuracy after some rounds
     is below the median of the others at that point. `there` hears how many trials there are already, `told`
@@ -153,23 +182,17 @@ def _attempt(
 ) -> tuple[Any, float | None]:
     """Train with the chosen settings; return how it ended and the last accuracy."""
     experiment = base.with_settings([one.setting(chosen) for one in knobs])
-    last: list[float] = []
-
-    def watch(row: Mapping[str, Any]) -> None:
-        if row["accuracy"] is not None:
-            last.append(row["accuracy"])
-            trial.report(row["accuracy"], row["round"])
-            if trial.should_prune():
-                raise optuna.TrialPruned
-
-    states = optuna.trial.TrialState
+    states, reported = optuna.trial.TrialState, PrunedTrial(trial, optuna.TrialPruned)
     try:
-        experiment.train(callback=watch)
+        with warnings.catch_warnings():  # that it selects on the test set is said once, at the end
+            warnings.filterwarnings("ignore", message=f".*{re.escape(ON_TEST_SET)}")
+            experiment.train(callback=reported)
     except optuna.TrialPruned:
-        return states.PRUNED, last[-1]
+        return states.PRUNED, reported.last
     except Diverged:
         return states.FAIL, None
-    return states.COMPLETE, last[-1]
+    trial.set_user_attr("column", reported.column)
+    return states.COMPLETE, reported.last
 
 
 def _suggest(trial: Any, name: str, made: Range) -> Any:
@@ -210,6 +233,7 @@ def _summary(study: Any, knobs: Sequence[SearchedSetting], optuna: Any) -> Tuned
     return Tuned(
         None if best is None else dict(best.params),
         None if best is None else best.value,
+        None if best is None else best.user_attrs.get("column", "accuracy"),
         [] if best is None else [one.setting(best.params) for one in knobs],
         len(ended),
         ended.count(states.PRUNED),

@@ -9,15 +9,15 @@ from fedkeel.report.charts import ChartCurve, Drawing, draw_chart, line_chart
 from fedkeel.report.tables import HistoryRow, Trial, by_method, curve, models_of
 
 
-def accuracy_curves(trials: Sequence[Trial]) -> list[ChartCurve]:
-    """Return a curve for each method and model, over the rounds that every seed has.
+def accuracy_curves(trials: Sequence[Trial], metric: str = "accuracy") -> list[ChartCurve]:
+    """Return a curve of a metric for each method and model, over the rounds that every seed has.
 
     The line is the mean over seeds; the band, of the first model only, goes from the worst to the best seed.
     """
     found = []
     for index, (method, group) in enumerate(by_method(trials).items()):
-        for model in models_of(group):
-            by_round = [dict(curve(trial.rows, model)) for trial in group]
+        for model in models_of(group, metric):
+            by_round = [dict(curve(trial.rows, model, metric)) for trial in group]
             shared = sorted(set(by_round[0]).intersection(*by_round[1:]))
             values = {round: [accuracies[round] for accuracies in by_round] for round in shared}
             first = model == "x"
@@ -35,12 +35,19 @@ def accuracy_curves(trials: Sequence[Trial]) -> list[ChartCurve]:
     return [one for one in found if one.points]
 
 
-def accuracy_chart(curves: Sequence[ChartCurve], target: float | None = None) -> str:
+def accuracy_chart(
+    curves: Sequence[ChartCurve], target: float | None = None, metric: str = "accuracy"
+) -> str:
     """Return the curves as an element of a page."""
     if not curves:
         return '<p class="quiet">No round was evaluated yet.</p>'
     return draw_chart(
-        curves, x="communication rounds", y="test accuracy", span_x=[0], percent=True, target=target
+        curves,
+        x="communication rounds",
+        y=f"test {metric}",
+        span_x=[0],
+        percent=metric == "accuracy",
+        target=target,
     ).inline()
 
 

@@ -1,30 +1,60 @@
-"""What a run scores: the last accuracy, a mean of the last rounds, the top or a smoothed top."""
+"""What a run scores: the last accuracy or other metric, a mean of last rounds, the top or a smoothed top."""
 
 from __future__ import annotations
 
+import re
 import statistics
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from fedkeel.errors import ConfigError
 
 AccuracyCurve = Sequence[tuple[int, float]]  # (rounds done, accuracy), of the rounds with an evaluation
 
 
-class Measure(Protocol):
+class Measure(ABC):
     """A rule that makes one score of a run's accuracies; `str` gives the text that `parse_measure` reads."""
 
+    @property
+    def metric(self) -> str:
+        """The column that it is of."""
+        return "accuracy"
+
+    @property
+    def sign(self) -> int:
+        """1 where more is better, else -1."""
+        return 1
+
+    @abstractmethod
     def score(self, curve: AccuracyCurve) -> float:
         """Return the score of a run with at least one evaluation."""
 
     @property
+    @abstractmethod
     def label(self) -> str:
         """What it is called in a table."""
 
+    def shown(self, value: float, spread: float | None = None) -> str:
+        """Return a score as text, with its standard deviation where there is one."""
+        return f"{100 * value:.1f}{'' if spread is None else f' ± {100 * spread:.1f}'} %"
+
+    def shown_lead(self, gap: float) -> str:
+        """Return by how much a score is better than another, which is named after these words."""
+        return f"{100 * gap:.1f} points above"
+
+    def shown_gap(self, gap: float) -> str:
+        """Return a difference of two scores."""
+        return f"{100 * gap:.1f} points"
+
+    def shown_bound(self, gap: float) -> str:
+        """Return an end of an interval of differences, finer near zero, where its sign decides."""
+        points = 100 * gap
+        return f"{points:.{1 if abs(points) >= 0.1 else 2}f}".replace("-", "−")
+
 
 @dataclass(frozen=True)
-class FinalAccuracy:
+class FinalAccuracy(Measure):
     """The accuracy after the last round."""
 
     def score(self, curve: AccuracyCurve) -> float:
@@ -41,7 +71,7 @@ class FinalAccuracy:
 
 
 @dataclass(frozen=True)
-class TopAccuracy:
+class TopAccuracy(Measure):
     """The highest accuracy of the run (FedSAGD, Tables 2 and 11); chosen on the test set, so it flatters."""
 
     def score(self, curve: AccuracyCurve) -> float:
@@ -58,7 +88,7 @@ class TopAccuracy:
 
 
 @dataclass(frozen=True)
-class MeanOfLast:
+class MeanOfLast(Measure):
     """The mean accuracy over the last rounds, of those with an evaluation."""
 
     rounds: int
@@ -77,7 +107,7 @@ class MeanOfLast:
 
 
 @dataclass(frozen=True)
-class SmoothedTop:
+class SmoothedTop(Measure):
     """FedInit's rule (its section 5.1): smooth the accuracies, then take the highest of the last 50 rounds.
 
     The paper says "smoothed by the convolution filter" and gives no width. Here it is the plain mean of
@@ -105,15 +135,68 @@ class SmoothedTop:
         return f"smoothed:{self.rounds}" + (f":{self.width}" if self.width != SmoothedTop.width else "")
 
 
+@dataclass(frozen=True)
+class MetricMeasure(Measure):
+    """A measure of another metric than the accuracy; `mode` is "max" where more is better, else "min"."""
+
+    inner: Measure
+    column: str
+    mode: str
+
+    @property
+    def metric(self) -> str:
+        """The column that it is of."""
+        return self.column
+
+    @property
+    def sign(self) -> int:
+        """1 where more is better, else -1."""
+        return 1 if self.mode == "max" else -1
+
+    def score(self, curve: AccuracyCurve) -> float:
+        """Return the score; the top of what is better where it is less is the lowest."""
+        return self.sign * self.inner.score([(round, self.sign * value) for round, value in curve])
+
+    @property
+    def label(self) -> str:
+        """What it is called in a table."""
+        words = self.inner.label if self.mode == "max" else self.inner.label.replace("top", "lowest")
+        return words.replace("accuracy", self.column)
+
+    def shown(self, value: float, spread: float | None = None) -> str:
+        """Return a score as text, with its standard deviation where there is one."""
+        return f"{value:.4g}{'' if spread is None else f' ± {spread:.2g}'}"
+
+    def shown_lead(self, gap: float) -> str:
+        """Return by how much a score is better than another."""
+        return f"{gap:.3g} better than"
+
+    def shown_gap(self, gap: float) -> str:
+        """Return a difference of two scores."""
+        return f"{gap:.3g}"
+
+    def shown_bound(self, gap: float) -> str:
+        """Return an end of an interval of differences."""
+        return f"{gap:.3g}".replace("-", "−")
+
+    def __str__(self) -> str:
+        return f"{self.inner} of {self.column} ({self.mode})"
+
+
 FINAL = FinalAccuracy()
 
 
 def parse_measure(text: str) -> Measure:
     """Read a measure: `final`, `top`, `last:K`, `smoothed:K` or `smoothed:K:WIDTH`.
 
+    Of another metric than the accuracy it is written as `final of loss (min)`.
+
     >>> parse_measure("last:20")
     MeanOfLast(rounds=20)
     """
+    of_metric = re.fullmatch(r"(\S+) of (.+) \((max|min)\)", text.strip())
+    if of_metric is not None:
+        return MetricMeasure(parse_measure(of_metric[1]), of_metric[2], of_metric[3])
     name, *numbers = text.strip().split(":")
     whole = [int(number) for number in numbers if number.isdecimal() and int(number) > 0]
     if len(whole) == len(numbers):

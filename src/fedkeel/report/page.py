@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
+from types import MappingProxyType
 
+from fedkeel.client_table import ClientRow
 from fedkeel.report.charts import legend
+from fedkeel.report.clients import clients_section
 from fedkeel.report.curves import accuracy_chart, accuracy_curves, averaged, diagnostic_charts
 from fedkeel.report.measures import FINAL, parse_measure
 from fedkeel.report.style import html_page, html_table
@@ -31,23 +34,26 @@ def make_page(
     commands: Sequence[str],
     settings: str,
     columns: Sequence[str] = COLUMNS,
+    clients: Mapping[str, Sequence[ClientRow]] = MappingProxyType({}),
 ) -> str:
     """Return a comparison as one self-contained HTML page.
 
     `commands` are the lines that make it again, `settings` is what all its runs share, as TOML; `columns` are
-    the columns of the table, where the accuracy is by the verdict's measure.
+    the columns of the table, where the accuracy is by the verdict's measure. `clients` has, for each method,
+    the rows of its runs client by client, where there are any.
     """
-    curves = accuracy_curves(trials)
+    measure = parse_measure(verdict.measure)
+    curves = accuracy_curves(trials, measure.metric)
     seeds = len({trial.seed for trial in trials})
     subtitle = f"{seeds} seed{'s' * (seeds != 1)} per method; line: mean, band: worst to best seed"
     body = f"""<p class="quiet">{escape(subtitle)}</p>
 <p class="verdict">{escape(verdict.sentence)}</p>
 {legend(curves)}
-{accuracy_chart(curves, target)}
+{accuracy_chart(curves, target, measure.metric)}
 <h2>In numbers</h2>
 {_table(trials, verdict, target, columns)}
 <p class="quiet">{escape(_notes(trials, verdict, target))}</p>
-{_diagnostics(trials)}<h2>Run it again</h2>
+{_diagnostics(trials)}{clients_section(clients)}<h2>Run it again</h2>
 <pre>{escape(chr(10).join(commands))}</pre>
 <details><summary>What all runs share</summary><pre>{escape(settings.strip())}</pre></details>"""
     return html_page(title, body)
@@ -74,7 +80,7 @@ def _table(
 def _notes(trials: Sequence[Trial], verdict: ComparisonVerdict, target: float | None) -> str:
     measure = parse_measure(verdict.measure)
     what = "after the last round" if measure == FINAL else f"({measure.label})"
-    notes = [f"Accuracy: mean ± standard deviation over seeds, on the test set {what}."]
+    notes = [f"{measure.metric.capitalize()}: mean ± standard deviation over seeds, on the test set {what}."]
     if any(why_diverged(trial) for trial in trials):
         notes.append(
             "Means are of the seeds that did not diverge; a method with a diverged seed is not ranked."

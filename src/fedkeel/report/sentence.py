@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from fedkeel.report.measures import FINAL, Measure
 from fedkeel.report.ranking import Difference, RankedMethod
 
 MOST_SEEDS = 100  # more are never asked for
+_UNSCORED = "give the data a test set and the task that metric, or set evaluate_on to clients"
 
 
 def write_sentence(
@@ -18,10 +20,10 @@ def write_sentence(
     sentences = []
     if ranked:
         first = ranked[0]
-        score = f"{100 * (first.accuracy or 0.0):.1f} %"
+        score = measure.shown(first.accuracy or 0.0)
         if measure != FINAL:
             score += f" ({measure.label})"
-        sentences.append(_comparison(first.method, score, differences, level))
+        sentences.append(_comparison(first.method, score, differences, _Words(measure, level)))
         if differences and any(one.unfinished for one in ranked):
             count = differences[0].seeds
             sentences.append(f"Compared on the {count} seed{'s' * (count != 1)} that all of them finished.")
@@ -30,19 +32,45 @@ def write_sentence(
         for one in ranking
         if one.diverged
     ]
-    lost = [one.method for one in ranking if one.rank is None and not one.diverged]
+    left = [one for one in ranking if one.rank is None and not one.diverged]
+    lost = [one.method for one in left if one.unfinished]
+    unscored = [one.method for one in left if not one.unfinished]
     if lost:
         sentences.append(f"{_and(lost)} did not finish.")
-    if not ranked:
+    if unscored:
+        sentences.append(
+            f"{_and(unscored)} {'has' if len(unscored) == 1 else 'have'} no {measure.metric}: {_UNSCORED}."
+        )
+    if not ranked and len(unscored) < len(ranking):
         sentences.insert(0, "No method finished on every seed, so there is nothing to compare.")
     return " ".join(sentences)
 
 
-def _comparison(winner: str, score: str, differences: Sequence[Difference], level: float) -> str:
+class _Words(NamedTuple):
+    """How differences are written: in the units of the measure, with intervals of a level."""
+
+    measure: Measure
+    level: float
+
+    def lead(self, d: Difference) -> str:
+        return f"{self.measure.shown_lead(d.mean)} {d.other}"
+
+    def gap(self, d: Difference) -> str:
+        return f"{self.lead(d)} ({self.interval(d)})"
+
+    def unclear(self, d: Difference) -> str:
+        return f"{d.other} ({self.measure.shown_gap(d.mean)}, {self.interval(d)})"
+
+    def interval(self, d: Difference) -> str:
+        low, high = (self.measure.shown_bound(end or 0.0) for end in (d.low, d.high))
+        return f"{100 * self.level:g} % interval {low} to {high}, {d.seeds} seeds"
+
+
+def _comparison(winner: str, score: str, differences: Sequence[Difference], words: _Words) -> str:
     if not differences:
         return f"{winner} reached {score}; there is no other method to compare it with."
     if differences[0].low is None:
-        gaps = _and([f"{_points(d.mean)} above {d.other}" for d in differences])
+        gaps = _and([words.lead(d) for d in differences])
         if differences[0].seeds == 0:
             return f"{winner} came first with {score}, {gaps}; no seed was finished by all of them."
         return (
@@ -53,11 +81,11 @@ def _comparison(winner: str, score: str, differences: Sequence[Difference], leve
     unclear = [d for d in differences if not d.resolved]
     together = " The intervals hold for all pairs together." if len(differences) > 1 else ""
     if not unclear:
-        return f"{winner} won with {score}: {_and([_gap(d, level) for d in clear])}.{together}"
-    against = _and([f"{d.other} ({_points(d.mean)}, {_interval(d, level)})" for d in unclear])
+        return f"{winner} won with {score}: {_and([words.gap(d) for d in clear])}.{together}"
+    against = _and([words.unclear(d) for d in unclear])
     text = f"No difference resolved between {winner}, first with {score}, and {against}"
     if clear:
-        text += f"; {winner} is {_and([_gap(d, level) for d in clear])}"
+        text += f"; {winner} is {_and([words.gap(d) for d in clear])}"
     return f"{text}.{together} {_needed(winner, unclear)}"
 
 
@@ -69,24 +97,6 @@ def _needed(winner: str, unclear: Sequence[Difference]) -> str:
         for d in sorted(unclear, key=lambda d: d.seeds_needed or MOST_SEEDS + 1)
     ]
     return f"Seeds to tell {winner} from them, if gaps and spreads stay as they are: {_and(counts)}."
-
-
-def _gap(d: Difference, level: float) -> str:
-    return f"{_points(d.mean)} above {d.other} ({_interval(d, level)})"
-
-
-def _interval(d: Difference, level: float) -> str:
-    low, high = (_bound(100 * (end or 0.0)) for end in (d.low, d.high))
-    return f"{100 * level:g} % interval {low} to {high}, {d.seeds} seeds"
-
-
-def _bound(points: float) -> str:
-    """Return an end of an interval, finer near zero, where its sign decides."""
-    return f"{points:.{1 if abs(points) >= 0.1 else 2}f}".replace("-", "−")
-
-
-def _points(gap: float) -> str:
-    return f"{100 * gap:.1f} points"
 
 
 def _and(parts: Sequence[str]) -> str:

@@ -18,7 +18,7 @@ from fedkeel.report.tables import Trial, by_method, is_unfinished, score, why_di
 
 
 class ComparisonVerdict(NamedTuple):
-    """A sentence, and the numbers it was made of. The winner has the highest mean score of those ranked.
+    """A sentence, and the numbers it was made of. The winner has the best mean score of those ranked.
 
     `seeds` counts those that all ranked methods finished. `differences` are the winner's, in the order of the
     ranking.
@@ -57,13 +57,14 @@ def find_verdict(trials: Sequence[Trial], measure: Measure = FINAL, level: float
         method: statistics.fmean([found[seed] for seed in shared] or found.values())
         for method, found in ranked.items()
     }
-    order = sorted(means, key=lambda method: -means[method])
+    order = sorted(means, key=lambda method: -measure.sign * means[method])
     ranking = [_ranked(method, groups[method], order, means) for method in order]
     ranking += [
         _ranked(method, group, order, means) for method, group in groups.items() if method not in means
     ]
-    table = [[ranked[method][seed] for seed in shared] for method in order]
-    differences = _differences(order, means, table, level)
+    table = [[measure.sign * ranked[method][seed] for seed in shared] for method in order]
+    leads = {method: measure.sign * mean for method, mean in means.items()}
+    differences = _differences(order, leads, table, level)
     return ComparisonVerdict(
         sentence=write_sentence(ranking, differences, measure, level),
         winner=order[0] if order else None,
@@ -99,7 +100,7 @@ def _ranked(
 def _differences(
     order: Sequence[str], means: Mapping[str, float], table: Sequence[Sequence[float]], level: float
 ) -> list[Difference]:
-    """Compare the first method with the others; `table` has their scores in the same order."""
+    """Compare the first method with the others; `table` has their scores in that order, more being better."""
     seeds = len(table[0]) if table else 0
     if seeds < 2:
         gaps = [(other, means[order[0]] - means[other]) for other in order[1:]]

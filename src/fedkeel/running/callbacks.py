@@ -43,8 +43,9 @@ class EarlyStop(Callback):
     """Ends a run after `patience` evaluations without one that is better by more than `min_delta`.
 
     Better is by a column of the history, "max" or "min" of it; by default the accuracy, or the loss of a task
-    without one. `result.best` is by the same column. These are of the test set where there is nothing else:
-    the accuracy of a round chosen so flatters. A resumed run counts the rounds before with.
+    without one. `result.best` is by the same column. Losses and metrics are those of validation data where
+    there is some, else of the test set, with a warning: the accuracy of a round chosen so flatters. A resumed
+    run counts the rounds before with.
     """
 
     def __init__(
@@ -98,10 +99,15 @@ class CallbackList:
             _check(one)
 
     @property
+    def selections(self) -> list[Selection]:
+        """Return what callbacks go by."""
+        found = (getattr(one, "selection", None) for one in self.given)
+        return [one for one in found if isinstance(one, Selection)]
+
+    @property
     def selection(self) -> Selection | None:
         """Return what the best round is chosen by; None where no callback says."""
-        found = (getattr(one, "selection", None) for one in self.given)
-        return next((one for one in found if isinstance(one, Selection) and one.metric), None)
+        return next((one for one in self.selections if one.metric), None)
 
     def run_begin(self, rows: Sequence[Row]) -> str | None:
         """Tell all that a run begins; return who ends it at once, None where nobody does."""

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from safetensors.torch import save
 from torch import nn
 
+from fedkeel.client_table import ClientTable
+from fedkeel.files import json_text
+from fedkeel.running.clients import evaluate_clients
 from fedkeel.running.panel import MethodMemories
 from fedkeel.running.result import BestRound, Result
-from fedkeel.running.run_directory import RunDirectory
+from fedkeel.running.run_directory import CLIENTS_FILE, RunDirectory
+from fedkeel.running.selection import source_of
 from fedkeel.running.session import Session
 
 MODEL_FILE, BEST_FILE = "model.safetensors", "best.safetensors"
@@ -51,9 +56,13 @@ def write_end(directory: RunDirectory, manifest: dict[str, Any], result: Result)
     manifest["end"] = {
         "rounds": rounds,
         "stopped_by": result.stopped_by,
-        "best": None if best is None else {"round": best.round, "column": best.column},
+        "best": None if best is None else best.describe(),
     }
-    files = {MODEL_FILE: _saved(result.model), BEST_FILE: _saved(best.model) if best and apart else None}
+    files = {
+        MODEL_FILE: _saved(result.model),
+        BEST_FILE: _saved(best.model) if best and apart else None,
+        CLIENTS_FILE: None if result.client_table is None else _lines(result.client_table),
+    }
     directory.finish(manifest, files)
 
 
@@ -62,7 +71,24 @@ def _best(session: Session) -> BestRound | None:
     if kept is None:
         return None
     model = session.context.oracle.trained(kept.vector, kept.buffers).eval()
-    return BestRound(kept.round, session.history[kept.round], kept.column, model)
+    source = source_of(kept.column, session.context.settings)
+    return BestRound(kept.round, session.history[kept.round], kept.column, model, source)
+
+
+def with_clients(result: Result, session: Session) -> Result:
+    """Return the result of a run that has ended with its table per client, where clients have test sets."""
+    context, state = session.context, session.state
+    federation, vector = context.settings.federation, context.model(state)
+    if federation.client_tests is None:
+        return result
+    table = evaluate_clients(
+        federation, session.history, lambda data: context.engine.evaluate([vector], state.buffers, data)[0]
+    )
+    return replace(result, client_table=table)
+
+
+def _lines(table: ClientTable) -> bytes:
+    return "".join(f"{json_text(row)}\n" for row in table.rows).encode()
 
 
 def _saved(model: nn.Module) -> bytes:

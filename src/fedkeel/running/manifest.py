@@ -20,19 +20,22 @@ from fedkeel.methods.stages import Stages
 from fedkeel.oracle import Oracle
 from fedkeel.running.round import RunContext
 from fedkeel.running.run_directory import RunDirectory
+from fedkeel.settings import RunSettings
 from fedkeel.version import __version__
+
+_EVALUATED_ON = {"test": "test set", "clients": "all clients' data", "nothing": "nothing"}
 
 
 def manifest_of(context: RunContext) -> dict[str, Any]:
     """Return all that a later reader needs to understand or repeat this run."""
-    federation, identity = context.settings.federation, identity_of(context)
+    settings, identity = context.settings, identity_of(context)
     return {
         "identity": identity,
-        "rounds": context.settings.rounds,
+        "rounds": settings.rounds,
         "engine": context.engine.name,
         "threads": context.engine.threads,
         "engine_choice": context.choice.describe(),
-        "data": _data_of(federation),
+        "data": {**_data_of(settings.federation), "evaluated_on": _EVALUATED_ON[settings.evaluated_on]},
         "versions": {
             "fedkeel": __version__,
             "python": platform.python_version(),
@@ -52,8 +55,14 @@ def _data_of(federation: Federation) -> dict[str, Any]:
         "clients": len(federation),
         "held_out": federation.held_out,
         "samples": int(federation.sizes.sum()),
-        "evaluated_on": "test set" if federation.test is not None else "all clients' data",
+        **_validation_of(federation),
     }
+
+
+def _validation_of(federation: Federation) -> dict[str, int]:
+    if federation.validation is None:
+        return {}
+    return {"validation_samples": len(federation.validation.first(len(federation)))}
 
 
 def identity_of(context: RunContext) -> dict[str, Any]:
@@ -67,6 +76,7 @@ def identity_of(context: RunContext) -> dict[str, Any]:
         "algorithm": stable_name(algorithm),
         "work": stable_name(settings.work),
         **settings.plain,
+        "evaluate_on": settings.evaluated_on,
         "reducer": stable_name(settings.reducer),
         "device": oracle.device.type,
     }
@@ -113,7 +123,11 @@ def same_experiment(directory: RunDirectory, manifest: Mapping[str, Any]) -> dic
     """
     before = directory.manifest()
     told, asked = (
-        {**one["identity"], "task": {**one["identity"]["task"], "initial": None}}
+        {
+            **one["identity"],
+            "evaluate_on": _evaluated_on(one),
+            "task": {**one["identity"]["task"], "initial": None},
+        }
         for one in (before, manifest)
     )
     for key in {**told, **asked}:
@@ -124,6 +138,21 @@ def same_experiment(directory: RunDirectory, manifest: Mapping[str, Any]) -> dic
                 f"not {asked.get(key)!r}{why}; choose another directory or the same settings"
             )
     return before
+
+
+def evaluated_as_before(settings: RunSettings, manifest: Mapping[str, Any]) -> RunSettings:
+    """Return the settings with `evaluate_on`, where that is not asked for, as the run was begun."""
+    if settings.evaluate_on is not None:
+        return settings
+    return settings.model_copy(update={"evaluate_on": _evaluated_on(manifest)})
+
+
+def _evaluated_on(manifest: Mapping[str, Any]) -> str:
+    """Return what a run was begun to be evaluated on; its data says so where it had no setting for it."""
+    told = manifest["identity"].get("evaluate_on")
+    return told or next(
+        key for key, text in _EVALUATED_ON.items() if text == manifest["data"]["evaluated_on"]
+    )
 
 
 def same_start(before: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:

@@ -164,8 +164,7 @@ def _check_loss(task: Task, output: Tree, target: Tree) -> None:
 
 def _check_metrics(settings: RunSettings, oracle: Oracle, output: Tree, target: Tree) -> None:
     """Every metric must be one number; those of all samples may need more than two, and then get all."""
-    federation, task = settings.federation, settings.task
-    samples = int(federation.offsets[len(federation)]) if federation.test is None else federation.test.size
+    task, samples = settings.task, _evaluated_samples(settings)
     if whole := needing_all(task.scores):
         check_size(whole, nbytes(output) / count(target), samples)
     for name, metric in task.metrics.items():
@@ -188,13 +187,17 @@ def _check_metrics(settings: RunSettings, oracle: Oracle, output: Tree, target: 
             ) from None
 
 
+def _evaluated_samples(settings: RunSettings) -> int:
+    """Return the number of samples that the model is evaluated on at most."""
+    return max((data.size for _, data in settings.evaluation_sets()), default=0)
+
+
 def _evaluate_all(settings: RunSettings, oracle: Oracle, name: str, output: Tree, target: Tree) -> None:
     """Try a metric that two samples are too few for on all that is evaluated."""
-    federation = settings.federation
-    data = federation.everything if federation.test is None else federation.test
     point, buffers = oracle.point.clone(), oracle.buffers.clone()
     try:
-        oracle.evaluate(point, buffers, data, federation.prepare)
+        for _, data in settings.evaluation_sets():
+            oracle.evaluate(point, buffers, data, settings.federation.prepare)
     except FedkeelError:
         raise
     except Exception as problem:

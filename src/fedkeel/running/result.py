@@ -10,13 +10,16 @@ from typing import Any
 import torch
 from torch import nn
 
+from fedkeel.client_table import ClientTable
+from fedkeel.columns import shown_score, shown_value
 from fedkeel.data.federation import Federation, Transform
 from fedkeel.data.samples import InMemory, Samples
 from fedkeel.engines.contract import Choice
 from fedkeel.errors import ConfigError, DataError
 from fedkeel.oracle import Oracle, device_of
-from fedkeel.progress import shown_score, shown_time
+from fedkeel.progress import shown_time
 from fedkeel.records import Record
+from fedkeel.running.clients import evaluate_clients
 from fedkeel.running.round import Row
 from fedkeel.summary import as_html, as_text
 from fedkeel.task import Task
@@ -27,12 +30,26 @@ Trained = nn.Module | str  # a module, or why there is none
 
 @dataclass(frozen=True, eq=False)
 class BestRound:
-    """The best round of a run: its number (from 0), its row, its model, and the column it was chosen by."""
+    """The best round of a run: its number (from 0), its row, its model, and the column it was chosen by.
+
+    `selected_on` says what that column was evaluated on: "validation", "test" or "clients" (all their data).
+    """
 
     round: int
     row: Row
     column: str
     trained: Trained = field(repr=False)
+    selected_on: str | None = None
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a manifest says of it."""
+        return {"round": self.round, "column": self.column, "selected_on": self.selected_on}
+
+    @property
+    def caveat(self) -> str:
+        """Return what is to be said where the best round was chosen by the test set; else nothing."""
+        chosen = "selected on the test set; federation.with_validation(0.1) holds out data to select on"
+        return f" ({chosen})" if self.selected_on == "test" else ""
 
     @property
     def model(self) -> nn.Module:
@@ -58,6 +75,7 @@ class Result:
     run_dir: Path | None = None
     best: BestRound | None = None
     stopped_by: str | None = None
+    client_table: ClientTable | None = None
     task: Task | None = None
     transform: Transform | None = None
     labels: Sequence[str] | None = None
@@ -73,15 +91,12 @@ class Result:
         A `Federation` is evaluated on its test set, or on all its clients' data. A pair `(x, y)` of arrays or
         a torch `Dataset` holds samples as the run's federation stores them: its transform is applied.
         """
-        model = self.model
-        if self.task is None:
-            raise ConfigError("evaluate needs loss and metrics: give the task, as in fk.load(run_dir, task)")
+        oracle = self._oracle(device)
         if not isinstance(data, Federation):
             data = Federation.from_arrays([data], transform=self.transform)
         samples = self._numbered(
             data.everything if data.test is None else data.test, data.origin.get("labels")
         )
-        oracle = Oracle(replace(self.task, model=model), device_of(device))
         try:
             return oracle.evaluate(oracle.point, oracle.buffers, samples, data.prepare)
         except (RuntimeError, IndexError, ValueError, TypeError) as problem:
@@ -90,6 +105,34 @@ class Result:
                 f"evaluate: model, loss or metrics do not take inputs that are {inputs} with targets that "
                 f"are {target}: {str(problem).splitlines()[0]}"
             ) from problem
+
+    def per_client(
+        self, federation: Federation | None = None, *, device: str | torch.device = "cpu"
+    ) -> ClientTable:
+        """Return how the model does client by client: loss, metrics, samples, and in how many rounds it was.
+
+        A run whose clients have test sets of their own has this table. Else give the federation: clients
+        without a test set are evaluated on their training data, and the table says so.
+        """
+        if federation is None:
+            if self.client_table is None:
+                raise ConfigError(
+                    "per_client: the run's clients have no test sets of their own: give the federation to "
+                    "evaluate each client's data, as in result.per_client(federation)"
+                )
+            return self.client_table
+        oracle = self._oracle(device)
+        return evaluate_clients(
+            federation,
+            self.history,
+            lambda data: oracle.evaluate(oracle.point, oracle.buffers, data, federation.prepare),
+        )
+
+    def _oracle(self, device: str | torch.device) -> Oracle:
+        model = self.model
+        if self.task is None:
+            raise ConfigError("evaluate needs loss and metrics: give the task, as in fk.load(run_dir, task)")
+        return Oracle(replace(self.task, model=model), device_of(device))
 
     def _numbered(self, samples: Samples, labels: Sequence[str] | None) -> Samples:
         """Return samples with the run's class numbers, where words were numbered without the run's others."""
@@ -122,11 +165,13 @@ class Result:
         facts = {}
         score = next((text for row in reversed(rows) if (text := shown_score(row)) is not None), None)
         if score is not None:
-            facts["score"] = score
+            facts["score"] = str(score)
+        elif rows:
+            facts["train loss"] = f"{rows[-1]['train_loss']:.4f}; nothing was evaluated"
         if self.best is not None:
-            value = self.best.row[self.best.column]
-            shown = f"{100 * value:.1f} %" if self.best.column.startswith("accuracy") else f"{value:.4f}"
-            facts["best"] = f"{self.best.column} {shown} after round {self.best.round + 1}"
+            shown = shown_value(self.best.column, self.best.row[self.best.column])
+            name = self.best.column.replace("_", " ")
+            facts["best"] = f"{name} {shown} after round {self.best.round + 1}{self.best.caveat}"
         facts["engine"] = str(self.choice)
         if self.stopped_by is not None:
             facts["stopped by"] = self.stopped_by

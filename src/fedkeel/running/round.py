@@ -7,6 +7,7 @@ import time
 from typing import Any, NamedTuple
 
 from fedkeel.algorithm import Algorithm, model_of
+from fedkeel.columns import VALIDATION
 from fedkeel.data.samples import as_samples
 from fedkeel.engines.contract import Choice, CohortResult, Engine, RoundRequest
 from fedkeel.errors import Diverged
@@ -122,15 +123,17 @@ def aggregate(context: RunContext, state: RunState, request: RoundRequest, resul
 
 def evaluate(context: RunContext, state: RunState) -> Row:
     """Return loss and metrics of every model the method reports; None in rounds without evaluation."""
-    settings, federation = context.settings, context.settings.federation
-    row: Row = dict.fromkeys(["loss", *settings.task.metrics, "accuracy"])
+    settings = context.settings
+    names = ["loss", *settings.task.metrics, "accuracy"]
+    row: Row = {f"{prefix}{name}": None for prefix in settings.evaluation_prefixes for name in names}
     if state.round % settings.eval_every and state.round != settings.rounds:
         return row
-    data = federation.everything if federation.test is None else federation.test
     models = context.algorithm(state).models(state.server)
-    found = context.engine.evaluate(list(models.values()), state.buffers, data)
-    for index, (name, scores) in enumerate(zip(models, found, strict=True)):
-        row |= {key if index == 0 else f"{key}/{name}": value for key, value in scores.items()}
+    for prefix, data in settings.evaluation_sets():
+        found = context.engine.evaluate(list(models.values()), state.buffers, data)
+        for index, (name, scores) in enumerate(zip(models, found, strict=True)):
+            of_model = "" if index == 0 else f"/{name}"
+            row |= {f"{prefix}{key}{of_model}": value for key, value in scores.items()}
     return row
 
 
@@ -149,8 +152,8 @@ def describe(context: RunContext, finished: FinishedRound, scores: Row) -> Row:
         "bytes_down": (nbytes(request.down) + nbytes(request.buffers)) * len(request.clients),
         "bytes_up": result.bytes_up,
     }
-    for name, what in (("norm", "norm of the model"), ("loss", "loss")):
-        if row[name] is not None and not math.isfinite(row[name]):
+    for name, what in (("norm", "norm of the model"), ("loss", "loss"), (f"{VALIDATION}loss", "loss")):
+        if row.get(name) is not None and not math.isfinite(row[name]):
             raise Diverged(
                 f"round {round}: the {what} is {row[name]} after aggregation; lower the learning rates",
                 round=round,

@@ -3,7 +3,8 @@
     experiment.toml   the experiment            manifest.json    versions, seeds, hashes, every variant
     metrics.jsonl     one row per round           timings.jsonl    what may differ between two equal runs
     checkpoints/      the last two              model.safetensors  the final model
-                                                best.safetensors   that of the best round, where it is another
+    clients.jsonl     a row per client, where   best.safetensors   that of the best round, where it is another
+                      they have test sets
 
 No pickle is read or written. A lock keeps a second process out.
 """
@@ -29,6 +30,7 @@ from fedkeel.files import (
 
 TIMINGS = ("seconds",)
 _RESTORE = "restore it, or start anew in another directory"
+CLIENTS_FILE = "clients.jsonl"
 
 
 class RunDirectory:
@@ -150,6 +152,11 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
             break
         rows.append({**row, **{name: timings.get(index, {}).get(name, 0.0) for name in TIMINGS}})
     return rows
+
+
+def read_clients(path: Path) -> list[dict[str, Any]]:
+    """Return how a run's last model does client by client; nothing where that was not evaluated."""
+    return list(read_json_lines(path / CLIENTS_FILE))
 
 
 def read_timings(path: Path) -> list[dict[str, Any]]:

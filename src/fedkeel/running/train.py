@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -19,12 +20,13 @@ from fedkeel.probes.base import Probe
 from fedkeel.reducers import Mean, Reducer
 from fedkeel.running.best import BestKeeper
 from fedkeel.running.callbacks import CallbackLike, CallbackList
-from fedkeel.running.ending import result_of, write_end
+from fedkeel.running.ending import result_of, with_clients, write_end
 from fedkeel.running.interrupts import uninterrupted
-from fedkeel.running.manifest import describe, manifest_of, same_experiment, same_start
+from fedkeel.running.manifest import describe, evaluated_as_before, manifest_of, same_experiment, same_start
 from fedkeel.running.recorder import Recorder
 from fedkeel.running.result import Result
 from fedkeel.running.run_directory import RunDirectory, read_manifest
+from fedkeel.running.selection import columns_of, warning_of
 from fedkeel.running.session import Session, open_session
 from fedkeel.running.shown import shown_run
 from fedkeel.running.store import Store
@@ -50,6 +52,7 @@ def train(
     weighting: Literal["uniform", "samples"] = "uniform",
     reducer: Reducer | None = None,
     eval_every: int = 1,
+    evaluate_on: Literal["test", "clients", "nothing"] | None = None,
     checkpoint_every: int | None = None,
     keep_memories: bool = False,
     threads: int | None = None,
@@ -64,7 +67,7 @@ def train(
 
     Args:
         task: model, loss and metrics. The given module is never changed.
-        federation: the clients' data, and a test set to evaluate on (else all clients' data serves).
+        federation: the clients' data, and a test set to evaluate on, if any.
         algorithm: a method, a plug-in on one, or `stages(...)`.
         rounds: communication rounds in all; with `resume`, a larger number goes on from a finished run.
         cohort: clients per round: a count (int) or a fraction (float).
@@ -77,6 +80,8 @@ def train(
         weighting: "uniform", or by number of "samples".
         reducer: what stands between uploads and server; `Mean()` by default.
         eval_every: evaluate the model after every so many rounds, and after the last.
+        evaluate_on: "test" evaluates it on the test set, "clients" on all clients' data, which may take
+            longer than the training; by default on the test set, and on "nothing" where there is none.
         checkpoint_every: rounds between checkpoints; by default one every 20 seconds.
         keep_memories: keep what the clients remember when the run is finished. Without it a method whose
             clients remember something cannot go on with more rounds later; the other methods can.
@@ -101,6 +106,7 @@ def train(
         weighting=weighting,
         reducer=Mean() if reducer is None else reducer,
         eval_every=eval_every,
+        evaluate_on=evaluate_on,
         probes=probes,  # type: ignore[arg-type]  # made a tuple there
     )
     execution = Execution(
@@ -134,12 +140,12 @@ def run(
     callbacks = callback if isinstance(callback, CallbackList) else CallbackList(callback)
     before = _begun(run_dir, resume)
     if before is not None:
-        execution = execution.as_before(before)
+        execution, settings = execution.as_before(before), evaluated_as_before(settings, before)
     with closing(open_session(settings, execution)) as session:
-        session.best = BestKeeper(callbacks.selection)
+        session.best = _best_keeper(session, callbacks)
         if run_dir is None:
             stopped_by = _play(session, None, {}, callbacks)
-            result = result_of(session, {}, None, stopped_by)
+            result = with_clients(result_of(session, {}, None, stopped_by), session)
         else:
             with closing(RunDirectory(Path(run_dir))) as directory:
                 recorder = Recorder(
@@ -147,7 +153,7 @@ def run(
                 )
                 manifest = take_up(session, recorder, experiment)
                 stopped_by = _play(session, recorder, manifest, callbacks)
-                result = result_of(session, manifest, directory.path, stopped_by)
+                result = with_clients(result_of(session, manifest, directory.path, stopped_by), session)
                 write_end(directory, manifest, result)
                 recorder.finish(session)
         try:
@@ -156,6 +162,17 @@ def run(
             _attach(problem, result)
             raise
         return result
+
+
+def _best_keeper(session: Session, callbacks: CallbackList) -> BestKeeper:
+    """Check the columns that callbacks go by, and return what keeps the best model."""
+    if callbacks.selections:
+        columns = columns_of(session.context)
+        for selection in callbacks.selections:
+            selection.check(columns)
+        if told := warning_of(callbacks.selections, columns):
+            warnings.warn(f"the best round is {told}", stacklevel=4)
+    return BestKeeper(callbacks.selection)
 
 
 def take_up(

@@ -22,7 +22,7 @@ from fedkeel.reducers import CHUNK, Reducer
 from fedkeel.settings import RunSettings
 from fedkeel.vector import Vector
 
-SampleSet = Literal["test", "everything"]
+SampleSet = Literal["test", "everything", "validation_samples"]  # of a federation
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +115,8 @@ def round_jobs(
 
 def evaluation_jobs(data: SampleSet, samples: int, models: int) -> list[EvaluationJob]:
     """Cut an evaluation into the batches that one process would take."""
-    name = "the test set" if data == "test" else "the clients' data"
+    names = {"test": "the test set", "everything": "the clients' data"}
+    name = names.get(data, "the validation data")
     starts, jobs = range(0, samples, EVALUATION_BATCH), list[EvaluationJob]()
     for model in range(models):
         for start in starts:

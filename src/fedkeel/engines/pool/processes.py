@@ -51,7 +51,7 @@ class Processes:
         self.settings, self.oracle, self.workers = settings, oracle, workers or available_cores()
         self._files = SharedFile(), SharedFile()  # of the settings, and of what the jobs of a round share
         self._known: Known = {}
-        if settings.federation.test is None:
+        if settings.evaluated_on == "clients":
             _ = settings.federation.everything  # models are evaluated there: workers shall have it
         spans = self._write(self._files[0], settings, define=True)
         start = spans, oracle.channels_last, torch_switches()
@@ -106,7 +106,9 @@ class Processes:
         federation = self.settings.federation
         if data is federation.test:
             return "test"
-        known = federation.test is None or data is federation.pool  # was sent, or is gathered without a copy
+        if data is vars(federation).get("validation_samples"):
+            return "validation_samples"
+        known = self.settings.evaluated_on == "clients" or data is federation.pool  # was sent, or is no copy
         return "everything" if known and data is vars(federation).get("everything") else None
 
     def _worth_sharing(self, vector: Vector, buffers: Vector, data: Samples) -> bool:

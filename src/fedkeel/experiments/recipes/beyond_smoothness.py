@@ -134,6 +134,7 @@ def _settings(s: ProblemSettings, task: Task, federation: Federation, steps: bs.
         cohort=s.clients,
         work=Work(steps=steps.K, lr=steps.eta_l, batch_size=s.batch_size),
         seed=s.seed,
+        evaluate_on="clients",
     )
 
 
