@@ -17,7 +17,7 @@ def test_a_run_without_evaluation_says_its_training_loss(tiny: Callable) -> None
 
 
 def test_a_sweep_says_what_its_best_value_was_selected_on(fedkeel: Callable) -> None:
-    line = ("sweep", "work.lr", "--values=0.1", "--seeds=1", "--workers=1", *TINY)
+    line = ("sweep", "--over=work.lr", "--values=0.1", "--seeds=1", "--parallel=1", *TINY)
     assert (
         "Best: 0.1 (selected on validation data: mean accuracy" in fedkeel(*line, "--validation=0.2").stdout
     )
@@ -26,7 +26,7 @@ def test_a_sweep_says_what_its_best_value_was_selected_on(fedkeel: Callable) -> 
 
 
 def test_a_search_says_what_it_selected_on(fedkeel: Callable) -> None:
-    line = ("tune", "work.lr=choice(0.1)", "--trials=1", *TINY)
+    line = ("tune", "--over=work.lr=choice(0.1)", "--trials=1", *TINY)
     assert "selected on validation data: mean accuracy" in fedkeel(*line, "--validation=0.2").stdout
     assert "selected on the test set" in fedkeel(*line).stdout
 
@@ -46,7 +46,7 @@ def test_show_has_a_table_per_client(fedkeel: Callable) -> None:
 
 
 def test_a_comparison_draws_its_clients(fedkeel: Callable) -> None:
-    fedkeel("compare", "fedavg", "--seeds=1", *TINY, "--client-tests=0.3", "--out", "runs/c")
+    fedkeel("compare", "--method=fedavg", "--seeds=1", *TINY, "--client-tests=0.3", "--out", "runs/c")
     assert "Client by client" in Path("runs/c/page.html").read_text()
 
 

@@ -77,7 +77,7 @@ def test_a_sweep_goes_on_where_it_stopped_and_in_parallel(
     [
         ("work.lrr", ["1"], "there is no key 'work.lrr'"),
         ("method=FedInit(0.1)", ["1"], "put {} where the value belongs"),
-        ("work.lr", [], "give the values"),
+        ("work.lr", [], "no values: give them"),
         ("work.lr", ["0.1", ""], "value 2 of 2 is empty"),
         ("work.lr", ["0.1", "0.1"], "0.1 is given twice"),
     ],

@@ -49,7 +49,7 @@ def _how_sure(found: dict[str, Any]) -> list[str]:
     if not verdict["differences"]:
         return []
     unclear = [one["other"] for one in verdict["differences"] if not one["resolved"]]
-    told = f"cannot tell {verdict['best']} from {', '.join(unclear)}"
+    told = f"cannot tell {verdict['winner']} from {', '.join(unclear)}"
     if not unclear:
-        told = f"tell {verdict['best']} from all others"
+        told = f"tell {verdict['winner']} from all others"
     return [f"By test accuracy {verdict['seeds']} seeds {told} (the intervals hold for all pairs together)"]

@@ -65,6 +65,8 @@ def _reason(problem: Any, parameters: list[Any]) -> str:
 def _wrong_option(name: str, message: str, parameters: list[Any]) -> str:
     if message.startswith("No such option"):
         return _unknown_option(name, parameters)
+    if message.endswith("does not take a value"):
+        return f"{name} takes no value: leave it out"
     missing = message.endswith("requires an argument")
     return f"{name}: {'its value is missing' if missing else message}{_described(name, parameters)}"
 
