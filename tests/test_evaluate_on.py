@@ -99,7 +99,9 @@ def test_a_run_without_evaluation_prints_and_is_loaded(
 
 
 @pytest.mark.parametrize(
-    "callback", [fk.EarlyStop(2), fk.EarlyStop(2, "loss"), fk.KeepBest("accuracy")], ids=repr
+    "callback",
+    [fk.EarlyStop(2), fk.EarlyStop(2, "loss"), fk.KeepBest("accuracy")],
+    ids=lambda one: type(one).__name__,
 )
 def test_what_needs_an_evaluation_is_refused_before_the_first_round(callback: Any, tmp_path: Path) -> None:
     with pytest.raises(fk.ConfigError, match=r"this run evaluates nothing: .*evaluate_on='clients'"):
