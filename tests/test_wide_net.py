@@ -266,7 +266,6 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: train(algorithm=fk.FedAvg), "algorithm = <class 'fedkeel.methods.fedavg.FedAvg'> is not a method: give one, as in"),
     (lambda: train(algorithm=None), "algorithm = None is not a method: give one, as in FedAvg()"),
     (lambda: train(federation=fed(transform=boom)), "transform fails on a batch of shape (2, 3) and dtype torch.float32 with RuntimeError: boom"),
-    (lambda: train(federation=fed(augment=boom)), "augment fails on a batch of shape (2, 3) and dtype torch.float32 with RuntimeError: boom"),
     (lambda: train(federation=fed(transform=lambda x: None)), "transform gives NoneType of a batch of shape (2, 3)"),
     (lambda: train(federation=fed(transform=lambda x: x[:1])), "it must give as many samples as it gets"),
     (lambda: train(callback=fk.KeepBest("zzz", "max")), "metric = 'zzz': the history has no such column"),

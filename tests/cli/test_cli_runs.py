@@ -71,7 +71,7 @@ def test_a_sweep_gives_intervals_and_is_shown_again(fedkeel: Callable) -> None:
 
 def test_a_sweep_with_one_seed_says_that_there_is_no_interval(fedkeel: Callable) -> None:
     told = fedkeel(*SWEEP, "--seeds", "1").stdout
-    assert "With one seed there is no interval, so this may be chance: take --seeds 3 or more" in told
+    assert "with one seed there is no interval, so this may be chance: take --seeds 3 or more" in told
     assert json.loads(fedkeel("show", "runs/s", "--json").stdout)["table"][0]["interval"] is None
 
 

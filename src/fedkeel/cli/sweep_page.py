@@ -14,8 +14,9 @@ def print_sweep(found: dict[str, Any]) -> None:
 
     target = found["target"]
     shown = "target" if target is None else f"{100 * target:g} %"
+    below_what = "below the best" if found["best_by"] == "accuracy" else "below the best in validation"
     headings = (
-        *(found["over"], "final accuracy", "95 % interval", "below the best (interval)"),
+        *(found["over"], "final accuracy", "95 % interval", f"{below_what} (interval)"),
         *(f"rounds to {shown}", f"sent to {shown}", "seconds"),
     )
     below = {one["other"]: _below(one) for one in found["verdict"]["differences"]}
@@ -25,7 +26,8 @@ def print_sweep(found: dict[str, Any]) -> None:
         value, accuracy, *rest = cells(summary)
         rows.append((value, accuracy, _interval(line["interval"]), below.get(line["method"], "—"), *rest))
     console().print(plain_table(headings, rows))
-    ends = [f"Best: {found['best'] or 'none'} ({found['best_note']})", *_how_sure(found), *found["problems"]]
+    best = f"{found['best'] or 'none'} ({found['best_note']})"
+    ends = [f"Best: {best}{_how_sure(found)}", *found["problems"]]
     ends.append(f"Plot: {Path(found['directory']) / 'sweep.svg'}")
     console().print("\n" + "\n".join(ends), markup=False, soft_wrap=True)
 
@@ -41,15 +43,17 @@ def _below(one: dict[str, Any]) -> str:
     return f"{gap} ({100 * one['low']:.1f} to {100 * one['high']:.1f})".replace("-", "−")
 
 
-def _how_sure(found: dict[str, Any]) -> list[str]:
-    """Say which values the seeds cannot tell from the most accurate; one seed tells nothing."""
+def _how_sure(found: dict[str, Any]) -> str:
+    """Say which values the seeds cannot tell from the best; with one seed, that they can tell nothing."""
     verdict = found["verdict"]
     if verdict["seeds"] == 1:
-        return ["With one seed there is no interval, so this may be chance: take --seeds 3 or more"]
+        return "; with one seed there is no interval, so this may be chance: take --seeds 3 or more"
     if not verdict["differences"]:
-        return []
+        return ""
     unclear = [one["other"] for one in verdict["differences"] if not one["resolved"]]
-    told = f"cannot tell {verdict['winner']} from {', '.join(unclear)}"
-    if not unclear:
-        told = f"tell {verdict['winner']} from all others"
-    return [f"By test accuracy {verdict['seeds']} seeds {told} (the intervals hold for all pairs together)"]
+    count = f"{verdict['seeds']} seeds"
+    if unclear:
+        return (
+            f"; {count} cannot tell it from {', '.join(unclear)} (the intervals hold for all pairs together)"
+        )
+    return f"; {count} tell it from all others (the intervals hold for all pairs together)"

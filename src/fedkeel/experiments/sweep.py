@@ -184,7 +184,7 @@ def report(sweep: Sweep, trials: Sequence[Trial], out: Path) -> dict[str, Any]:
         "best_note": outcome.best.note,
         "target": sweep.base.target or reachable_target(trials),
         "table": [{**line._asdict(), "interval": intervals[line.method]} for line in outcome.lines],
-        "verdict": find_verdict(trials).as_dict(),
+        "verdict": find_verdict(trials, outcome.best.scored).as_dict(),
         "problems": [f"{t.method}, seed {t.seed}: {t.problem}" for t in trials if t.problem],
     }
     with storage_errors(out):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fedkeel.columns import VALIDATION
-from fedkeel.report.measures import FINAL, Measure, parse_measure
+from fedkeel.report.measures import FINAL, Measure, MetricMeasure, parse_measure
 from fedkeel.report.tables import Trial, by_method, score, why_diverged
 
 _OTHERWISE = "hold out validation data, as data.validation=0.1, in Python federation.with_validation(0.1)"
@@ -23,6 +23,13 @@ class ChosenValue(NamedTuple):
     score: float | None
     column: str
     measure: str = str(FINAL)
+
+    @property
+    def scored(self) -> Measure:
+        """Return the measure by which it was chosen."""
+        measure = parse_measure(self.measure)
+        mode = "max" if measure.sign > 0 else "min"
+        return measure if self.column == measure.metric else MetricMeasure(measure, self.column, mode)
 
     @property
     def note(self) -> str:

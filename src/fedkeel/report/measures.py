@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fedkeel.columns import VALIDATION
 from fedkeel.errors import ConfigError
 
 AccuracyCurve = Sequence[tuple[int, float]]  # (rounds done, accuracy), of the rounds with an evaluation
@@ -165,19 +166,26 @@ class MetricMeasure(Measure):
 
     def shown(self, value: float, spread: float | None = None) -> str:
         """Return a score as text, with its standard deviation where there is one."""
+        if self._is_accuracy:
+            return super().shown(value, spread)
         return f"{value:.4g}{'' if spread is None else f' ± {spread:.2g}'}"
 
     def shown_lead(self, gap: float) -> str:
         """Return by how much a score is better than another."""
-        return f"{gap:.3g} better than"
+        return super().shown_lead(gap) if self._is_accuracy else f"{gap:.3g} better than"
 
     def shown_gap(self, gap: float) -> str:
         """Return a difference of two scores."""
-        return f"{gap:.3g}"
+        return super().shown_gap(gap) if self._is_accuracy else f"{gap:.3g}"
 
     def shown_bound(self, gap: float) -> str:
         """Return an end of an interval of differences."""
-        return f"{gap:.3g}".replace("-", "−")
+        return super().shown_bound(gap) if self._is_accuracy else f"{gap:.3g}".replace("-", "−")
+
+    @property
+    def _is_accuracy(self) -> bool:
+        """Tell whether it is written in per cent."""
+        return self.column == f"{VALIDATION}accuracy"
 
     def __str__(self) -> str:
         return f"{self.inner} of {self.column} ({self.mode})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -62,25 +62,21 @@ def check(settings: RunSettings, oracle: Oracle) -> None:
 
 
 def _prepared(federation: Federation, x: Tree) -> Tree:
-    """Return a few inputs as the model gets them; refuse a transform or an augmentation that fails."""
-    augment, transform = federation.augment, federation.transform
-    if augment is not None:
-        x = _changed("augment", lambda batch: augment(batch, torch.Generator()), x)
-    return x if transform is None else _changed("transform", transform, x)
-
-
-def _changed(name: str, function: Callable[[Tree], Tree], x: Tree) -> Tree:
+    """Return a few inputs as the model gets them; refuse a transform that fails."""
+    transform = federation.transform
+    if transform is None:
+        return x
     try:
-        changed = function(x)
+        changed = transform(x)
     except FedkeelError:
         raise
     except Exception as problem:
         what = f"{type(problem).__name__}: {_first_line(problem)}"
-        raise DataError(f"{name} fails on a batch of {with_samples(x)} with {what}") from problem
+        raise DataError(f"transform fails on a batch of {with_samples(x)} with {what}") from problem
     if not tensors(changed) or count(changed) != count(x):
         given = with_samples(changed) if tensors(changed) else type(changed).__name__
         raise DataError(
-            f"{name} gives {given} of a batch of {with_samples(x)}: it must give as many samples as it gets"
+            f"transform gives {given} of a batch of {with_samples(x)}: it must give as many samples as it gets"
         )
     return changed
 
