@@ -76,7 +76,8 @@ def _prepared(federation: Federation, x: Tree) -> Tree:
     if not tensors(changed) or count(changed) != count(x):
         given = with_samples(changed) if tensors(changed) else type(changed).__name__
         raise DataError(
-            f"transform gives {given} of a batch of {with_samples(x)}: it must give as many samples as it gets"
+            f"transform gives {given} of a batch of {with_samples(x)}: it must give as many samples "
+            "as it gets"
         )
     return changed
 
