@@ -190,7 +190,7 @@ def test_a_run_that_was_stopped_goes_on_with_its_best_model_and_its_patience(
 
 
 def test_runs_lists_an_early_stop_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from fedkeel.cli.show import runs
+    from fedkeel.cli.runs import runs
 
     train(run_dir=tmp_path / "a", callback=lambda row: row["round"] == 1)
     runs(tmp_path, as_json=True)

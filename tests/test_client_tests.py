@@ -98,7 +98,7 @@ def test_datasets_and_words_are_taken_as_test_sets() -> None:
 
 
 def test_a_run_on_disk_keeps_the_table(tmp_path: Path) -> None:
-    result = train(run_dir=tmp_path)
+    result = train(run_dir=tmp_path, keep_memories=True)
     loaded = fk.load(tmp_path, PROBLEM.task)
     assert list(loaded.per_client().rows) == list(result.per_client().rows)
     with pytest.raises(fk.StorageError, match="belongs to another experiment: its federation is"):

@@ -285,7 +285,7 @@ def test_a_file_and_the_line_hold_out_validation_data(tmp_path: Path) -> None:
 
 def test_a_run_with_validation_resumes(tmp_path: Path) -> None:
     whole = train(rounds=4, run_dir=tmp_path / "whole")
-    train(rounds=2, run_dir=tmp_path / "parts")
+    train(rounds=2, run_dir=tmp_path / "parts", keep_memories=True)
     parts = train(rounds=4, run_dir=tmp_path / "parts", resume=True)
     assert torch.equal(weights(whole.model), weights(parts.model))
     assert parts.best.round == whole.best.round

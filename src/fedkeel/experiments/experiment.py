@@ -294,7 +294,13 @@ class Experiment(RunOptions, Execution):
             raise ConfigError(
                 f"data {self.data.name!r} has no classes: train it from Python with your own Task"
             )
-        shape = tuple(federation.prepare(federation.samples(0)[0][:1]).shape[1:])
+        sample = federation.prepare(federation.samples(0)[0][:1])
+        if model.name == "char_lstm" and sample.is_floating_point():
+            raise ConfigError(
+                f"char_lstm takes characters, one whole number each, but the samples are {sample.dtype}: use "
+                "mlp or logistic for other data"
+            )
+        shape = tuple(sample.shape[1:])
         seed = self.seed if model.seed is None else model.seed
         dtype = getattr(torch, model.dtype)
         return Task(models.build(model.name, shape=shape, classes=federation.classes, seed=seed, dtype=dtype))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from fedkeel.errors import ConfigError
 from fedkeel.models.network import Network
 
 
@@ -13,11 +12,6 @@ class Characters(nn.Embedding):
 
     def forward(self, input: Tensor) -> Tensor:
         """Look up (n, length) characters: (n, length, embedding)."""
-        if input.is_floating_point():
-            raise ConfigError(
-                f"char_lstm takes characters, one whole number each, but the samples are {input.dtype}: "
-                "use mlp or logistic for other data"
-            )
         return super().forward(input.long())
 
 
