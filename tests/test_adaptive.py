@@ -105,6 +105,7 @@ def test_beta_stays_between_zero_and_momentum_times_share() -> None:
     assert min(betas) >= 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["stacked-uncompiled", *slow("processes")])
 def test_every_engine_gives_the_same(engine: str) -> None:
     targets = np.random.default_rng(0).normal(size=(12, SIZE)) + 1

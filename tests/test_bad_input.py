@@ -147,6 +147,7 @@ def test_moon_needs_features_and_takes_a_named_layer() -> None:
     train(task=fk.Task(Bare(), features="act"), algorithm=fk.MOON())
 
 
+@pytest.mark.slow
 def test_divergence_names_round_client_and_checkpoint(tmp_path: Path) -> None:
     steep = quadratic(SIZES)
     given = {"task": steep.task, "federation": steep.federation, "rounds": 500, "eval_every": 500}

@@ -42,12 +42,14 @@ def test_the_regression_example_learns(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().out.count("R²") == 2
 
 
+@pytest.mark.slow
 def test_the_example_with_two_inputs_learns(capsys: pytest.CaptureFixture[str]) -> None:
     found = runpy.run_path(str(ROOT / "examples" / "two_inputs.py"))["main"](rounds=8)
     assert min(found.values()) > 0.3
     assert "upper: float32 of shape (32,)" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_example_with_files_reads_those_of_participants() -> None:
     found = runpy.run_path(str(ROOT / "examples" / "lazy_data.py"))["main"](rounds=8, clients=40)
     assert found["files"] < 40
@@ -64,6 +66,7 @@ def test_the_transformer_learns_and_lora_sends_less() -> None:
     assert found["LoRA"]["bytes"] < found["whole"]["bytes"] / 2
 
 
+@pytest.mark.slow
 def test_a_trimmed_mean_of_ones_own_withstands_broken_clients() -> None:
     found = runpy.run_path(str(ROOT / "examples" / "own_parts.py"))["main"](rounds=15)
     assert found["trimmed mean"] > found["mean"] + 0.1

@@ -19,6 +19,7 @@ def generator() -> dict[str, Any]:
     return runpy.run_path(str(DOCS / "generate.py"))
 
 
+@pytest.mark.slow
 def test_the_methods_page_is_its_generators_output(generator: dict[str, Any]) -> None:
     page = (DOCS / "methods.md").read_text()
     assert page == generator["methods_page"](), "run `make docs` and commit the page"

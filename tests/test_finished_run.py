@@ -78,6 +78,7 @@ def test_to_go_on_without_them_is_refused_with_what_to_do(tmp_path: Path) -> Non
     assert fk.load(tmp_path).manifest["rounds"] == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "options"),
     [(fk.FedAvg(), {}), (fk.FedAdam(), {}), (fk.SCAFFOLD(), {"keep_memories": True})],

@@ -57,6 +57,7 @@ def test_steps_go_on_with_the_next_epoch():
     assert [len(batch) for batch in work.order(9, np.random.default_rng(0))] == [4, 5, 4, 5, 4]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["drop", *slow("merge")])
 @pytest.mark.parametrize("engine", ["stacked-uncompiled", "processes"])
 def test_engines_agree(kind, engine):

@@ -131,6 +131,7 @@ def largest_difference(algorithm: Any, name: str, knobs: dict[str, Any]) -> floa
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mutant", "name", "knobs"), MUTANTS, ids=lambda v: type(v).__name__)
 def test_the_reference_sees_the_mistake(mutant: Any, name: str, knobs: dict[str, Any]) -> None:
     right = getattr(fk, name)(**knobs)

@@ -106,6 +106,7 @@ def test_memories_of_several_shapes_live_side_by_side(tmp_path):
     assert all(torch.equal(found[i][name], t) for i in store for name, t in leaves(store[i]))
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
     st.lists(
@@ -137,6 +138,7 @@ def test_any_history_is_remembered_and_restored(tmp_path_factory, history, budge
     assert all(same(restored[client], memory(value)) for client, value in kept.items())
 
 
+@pytest.mark.slow
 def test_a_checkpoint_costs_what_changed_and_all_segments_less_than_twice_the_memories(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda _: None)  # a thousand of them would take most of the time
     store, checkpoints = Store(), Checkpoints(tmp_path)

@@ -178,6 +178,7 @@ def bernoulli(problem: Problem, cohort: int) -> Population:
     return Population.of(settings_of(problem.task, problem.federation, fk.FedAvg(), **options))
 
 
+@pytest.mark.slow
 def test_bernoulli_cohorts_are_never_empty() -> None:
     problem = tiny_net(SIZES)
     drawn = bernoulli(problem, cohort=1)

@@ -40,6 +40,7 @@ def numbered(sizes: list[int]) -> fk.Federation:
     return fk.Federation.from_arrays([(x, torch.zeros(len(x), dtype=torch.int64)) for x in numbers])
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.integers(1, 40), min_size=1, max_size=12).filter(lambda sizes: max(sizes) > 1),
     st.sampled_from([0.5, 0.9]),
@@ -238,6 +239,7 @@ def test_the_best_value_of_a_sweep_goes_by_validation(monkeypatch: pytest.Monkey
         assert told in str(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("share", "best", "column"), [(0.2, 0.1, "validation_accuracy"), (None, 0.5, "accuracy")]
 )
@@ -259,6 +261,7 @@ def test_tune_goes_by_validation(
     assert found.column == column
 
 
+@pytest.mark.slow
 def test_tune_without_an_evaluation_is_refused(tmp_path: Path) -> None:
     from fedkeel.experiments.tune import knob, tune
 

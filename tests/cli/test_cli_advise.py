@@ -13,6 +13,7 @@ QUICK = (
 )
 
 
+@pytest.mark.slow
 def test_the_page_says_everything_the_issue_asks_for(fedkeel):
     Path("stability.json").write_text(
         '{"methods": {"fedavg(lr=1.0)": {"mean": [0.0, 0.1, 0.3]}, "FedInit": 0.2}}'
@@ -47,6 +48,7 @@ def test_the_page_says_everything_the_issue_asks_for(fedkeel):
 ADVICE = ("Local rate: ", "Global rate: ", "Rounds: ", "Relaxed initialisation: ", "Guarantees: ")
 
 
+@pytest.mark.slow
 def test_the_page_begins_with_the_advice_in_five_lines(fedkeel):
     title, *lines = fedkeel(*QUICK).stdout.splitlines()[:8]
     assert title.startswith("FedAvg on digits: K = 2 local steps of 0.1, 3 of 6 clients")
@@ -58,6 +60,7 @@ def test_the_page_begins_with_the_advice_in_five_lines(fedkeel):
     assert "none of 9 theorems holds" in lines[4]
 
 
+@pytest.mark.slow
 def test_the_advice_of_a_run_within_the_theorems_says_so(fedkeel):
     words = ("--lr", "1e-5", "--beta", "0.01", "--cohort", "6")
     found = json.loads(fedkeel(*QUICK, *words, "--json").stdout)
@@ -69,11 +72,13 @@ def test_the_advice_of_a_run_within_the_theorems_says_so(fedkeel):
     assert "lacks only" not in guarantees
 
 
+@pytest.mark.slow
 def test_a_beta_that_grows_without_bound_is_advised_against(fedkeel):
     found = json.loads(fedkeel(*QUICK, "--beta", "0.9", "--json").stdout)
     assert "β = 0.9 is covered by no theorem and too large: take 0.5 or less" in found["advice"][3]
 
 
+@pytest.mark.slow
 def test_json_is_all_that_is_on_stdout_and_feeds_bounds(fedkeel):
     result = fedkeel(*QUICK, "--json", "--method", "fedinit(beta=0.3)")
     found = json.loads(result.stdout)
@@ -100,6 +105,7 @@ def test_no_noise_and_full_participation_are_plain_answers(fedkeel):
     assert "|β| < 0.0727: holds" in page
 
 
+@pytest.mark.slow
 def test_a_target_below_the_floor_gets_its_page_the_floor_and_exit_code_2(fedkeel):
     result = fedkeel(*QUICK, "--epsilon", "1e-25", code=2)
     assert "with the best steps:  nothing is promised" in result.stdout

@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 TINY = ("--clients=4", "--cohort=2", "--steps=1", "--batch-size=8", "--rounds=2")
 
 
@@ -31,6 +33,7 @@ def test_a_search_says_what_it_selected_on(fedkeel: Callable) -> None:
     assert "selected on the test set" in fedkeel(*line).stdout
 
 
+@pytest.mark.slow
 def test_show_has_a_table_per_client(fedkeel: Callable) -> None:
     for more, told in (
         (("--client-tests=0.3",), "on a test set of its own"),

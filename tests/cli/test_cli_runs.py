@@ -37,6 +37,7 @@ def test_all_unfolds_it_and_so_does_its_own_directory(several: Callable) -> None
     assert several("runs", "runs/c").stdout.count("finished") == 4
 
 
+@pytest.mark.slow
 def test_the_entry_has_its_runs_and_the_best_mean(several: Callable) -> None:
     run, group = json.loads(several("runs", "--json").stdout)
     assert (run["kind"], group["kind"]) == ("run", "comparison")
@@ -49,12 +50,14 @@ def test_the_entry_has_its_runs_and_the_best_mean(several: Callable) -> None:
     assert [one["kind"] for one in json.loads(several("runs", "--all", "--json").stdout)] == ["run"] * 5
 
 
+@pytest.mark.slow
 def test_runs_that_are_missing_from_a_comparison_are_counted(several: Callable) -> None:
     Path("runs/c/fedavg/seed-1/model.safetensors").unlink()
     Path("runs/c/fedavg/seed-0/manifest.json").unlink()
     assert "2 of 4 runs finished" in several("runs").stdout
 
 
+@pytest.mark.slow
 def test_a_sweep_gives_intervals_and_is_shown_again(fedkeel: Callable) -> None:
     table = fedkeel(*SWEEP, "--seeds", "3").stdout
     for part in ("95 % interval", "below the best", "the intervals hold for all pairs together"):

@@ -40,6 +40,7 @@ LOOK = (
 )
 
 
+@pytest.mark.slow
 def test_a_study_that_is_started_again_says_what_is_there(fedkeel: Callable, tmp_path: Path) -> None:
     first = fedkeel(*LOOK, "--out", "s", "--json")
     assert "already" not in first.stderr
@@ -54,6 +55,7 @@ def test_a_study_that_is_started_again_says_what_is_there(fedkeel: Callable, tmp
     assert "features by γ_corr" in table.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [

@@ -107,6 +107,7 @@ def test_dirichlet_by_client_is_a_partition_into_equal_sizes(data, alpha, seed):
     assert max(sizes) - min(sizes) <= 1
 
 
+@pytest.mark.slow
 @few
 @given(data=labelled(), alpha=alphas, factor=st.integers(1, 4))
 def test_refilled_pools_repeat_a_sample_within_a_client_only_if_they_must(data, alpha, factor):

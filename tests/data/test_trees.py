@@ -104,6 +104,7 @@ def test_several_inputs_train_as_one_that_holds_them_all(make: Any, sizes: str, 
         assert found[column] == pytest.approx(expected[column], rel=1e-10), column
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method", [fk.SCAFFOLD(), fk.FedSAM(), fk.MOON(), fk.FedNTD(), fk.MimeLite()], ids=repr
 )
@@ -114,6 +115,7 @@ def test_several_inputs_in_methods_that_ask_for_more_passes(method: Any) -> None
         assert found["loss"] == pytest.approx(expected["loss"], rel=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("sizes", SIZES)
 def test_several_targets_and_outputs(sizes: str, engine: str) -> None:

@@ -288,6 +288,7 @@ def test_a_client_that_keeps_killing_its_workers_is_named(tmp_path, quickly, num
         play("processes", fk.FedAvg(), augment=Mortal(tmp_path, deaths=99, number=number), cohort=1)
 
 
+@pytest.mark.slow
 def test_workers_that_keep_dying_are_too_few(tmp_path, quickly, monkeypatch):
     monkeypatch.setattr(pool, "GIVE_UP", 3)
     told = r"died 3 times in a row .*before a job was done \(SIGKILL, over round 0, client \d+\)"
@@ -295,6 +296,7 @@ def test_workers_that_keep_dying_are_too_few(tmp_path, quickly, monkeypatch):
         play("processes", fk.FedAvg(), augment=Mortal(tmp_path, deaths=99), cohort=8, workers=1)
 
 
+@pytest.mark.slow
 def test_workers_that_cannot_start_are_told_of(quickly, monkeypatch):
     monkeypatch.setattr(pool, "GIVE_UP", 3)
     told = r"died 3 times in a row while starting .*SIGKILL, over its start.*Try fewer workers"
@@ -382,6 +384,7 @@ def test_a_daemonic_process_is_told_what_to_choose(monkeypatch):
         play("processes", fk.FedAvg())
 
 
+@pytest.mark.slow
 def test_switches_of_torch_are_taken_over():
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
@@ -412,6 +415,7 @@ def test_no_descriptor_stays_open():
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+@pytest.mark.slow
 def test_a_run_begun_serially_goes_on_with_processes_to_the_same_bit(tmp_path):
     federation = fk.Federation.from_arrays(clients(), augment=jitter)
     options = {"cohort": 19, "work": WORK, "threads": 1, "workers": 2, "keep_memories": True}

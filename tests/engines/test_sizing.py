@@ -36,6 +36,7 @@ def fits(model: nn.Module, batch: int, shape: tuple[int, ...] = (3, 32, 32)) -> 
     return fits_channels_last(settings, Oracle(settings.task, torch.device("cpu")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "batch", "expected"),
     [

@@ -91,6 +91,7 @@ def cases() -> Iterator[tuple[str, dict[str, Any]]]:
         yield name, next(others)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "work"), one_in(10, cases()))
 def test_every_method_walks_the_serial_walk(name: str, work: Any, spans: list[span.SpanWalk]) -> None:
     assert distance(logistic(), pictures(), METHODS[name], how="stacked-uncompiled", **work) < 1e-10

@@ -94,6 +94,7 @@ def test_variants_of_plug_ins(first: str) -> None:
     assert both(RAGGED.task, RAGGED.federation, fk.stages((fk.FedDyn(), 1), fk.FedAvg())) < 1e-10
 
 
+@pytest.mark.slow
 def test_cohorts_of_varying_size_and_weights() -> None:
     options = {"cohort": 0.5, "sampling": "bernoulli", "weighting": "samples", "rounds": 5}
     assert both(RAGGED.task, RAGGED.federation, fk.SCAFFOLD(), **options) < 1e-10
@@ -103,6 +104,7 @@ def test_a_median_of_uploads() -> None:
     assert both(RAGGED.task, RAGGED.federation, fk.FedAvg(), reducer=fk.Median()) < 1e-10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clients", [1, 2, 3])
 def test_a_cohort_larger_than_memory_is_taken_in_groups(
     clients: int, monkeypatch: pytest.MonkeyPatch

@@ -67,6 +67,7 @@ def test_batchnorm_of_pictures_does_too(method: Any) -> None:
     assert both(wide(), pictures(SIZES), method) < 1e-10
 
 
+@pytest.mark.slow
 def test_full_gradients_do_not_change_statistics() -> None:
     assert both(narrow(), flat(SIZES), fk.SCAFFOLD(option="I")) < 1e-10
 

@@ -65,6 +65,7 @@ def test_measuring_leaves_the_first_model_alone() -> None:
     assert torch.equal(oracle.point, before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [fk.FedAvg(), fk.SCAFFOLD(), fk.FedSAM(), fk.FedCM()], ids=str)
 def test_the_run_finds_the_steps_that_were_recorded_to_measure_them(
     method: fk.Algorithm, monkeypatch: pytest.MonkeyPatch

@@ -63,6 +63,7 @@ def batch(name, shape, n=3):
     return torch.rand(n, *shape)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "shape", "features"), CASES)
 def test_the_head_reads_the_penultimate_features(name, shape, features):
     model = models.build(name, shape=shape, classes=7).eval()
@@ -90,6 +91,7 @@ def test_building_in_another_precision():
     assert {p.dtype for p in model.parameters()} == {torch.float64}
 
 
+@pytest.mark.slow
 def test_every_name_builds():
     shapes = {"char_lstm": (80,)}
     for name in models.names():

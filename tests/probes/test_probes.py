@@ -230,6 +230,7 @@ def test_update_norms_by_layer_make_up_the_global_update() -> None:
         assert sum(value**2 for value in layers) == pytest.approx(row["global_update"])
 
 
+@pytest.mark.slow
 def test_costs_count_passes_bytes_and_memory() -> None:
     d = len(tiny_net(SIZES).x0)
     steps = lambda row: sum(2 * math.ceil(SIZES[i] / 3) for i in row["cohort"])  # noqa: E731

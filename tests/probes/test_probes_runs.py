@@ -127,6 +127,7 @@ def test_notes_and_curves_live_on_through_a_change_of_stage(tmp_path: Path) -> N
     assert timeless(resumed.history) == timeless(train(algorithm, probes=probes, cohort=2).history)
 
 
+@pytest.mark.slow
 def test_the_rule_switches_after_the_round_the_probe_names() -> None:
     watched = train(probes=[Switching(zeta=1e-4, warm_up=2)])
     named = next(row["switching/round"] for row in watched.history if row["switching/round"])

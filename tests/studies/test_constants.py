@@ -81,6 +81,7 @@ def quadratic():
     return data, found
 
 
+@pytest.mark.slow
 def test_a_quadratic_gives_its_constants_to_one_per_cent(quadratic):
     data, found = quadratic
     bottom = np.linalg.eigvalsh(np.mean(hessians(data), axis=0))[0]

@@ -17,6 +17,7 @@ from fedkeel.explain import explain_method
 from fedkeel.studies.costs import PRINTED_COSTS, MethodCosts, count, disagreements, small_run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method",
     one_in(3, [fk.FedAvg(), fk.SCAFFOLD(), fk.FedSAGD(), fk.FedSMOO(), fk.FedInit(), fk.MOON()]),

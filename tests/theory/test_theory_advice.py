@@ -72,6 +72,7 @@ def test_the_best_steps_reach_the_target_by_their_own_bound():
     assert 2 * prospect.floor <= BASE.epsilon
 
 
+@pytest.mark.slow
 def test_a_smaller_target_takes_more_rounds_and_no_noise_fewer():
     rounds = advice.best_steps(BASE).rounds
     assert advice.best_steps(but(epsilon=0.01)).rounds > rounds
@@ -97,6 +98,7 @@ def test_where_tau1_is_zero_no_step_is_safe():
     assert math.isinf(prospect.rounds)
 
 
+@pytest.mark.slow
 def test_theory_and_practice_part_where_the_issue_says():
     text = "\n".join(advice.caveats(BASE))
     assert f"the usual β = 0.1 lies outside Theorem 1's range |β| < {fedinit.beta_limit(10, 50):.3g}" in text

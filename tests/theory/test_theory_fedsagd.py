@@ -290,6 +290,7 @@ def test_every_answer_is_a_number_and_an_infinite_one_has_a_reason(run, hyper, f
             assert math.isfinite(bound.value) or not bound.holds
 
 
+@pytest.mark.slow
 @given(runs, hypers, forms, st.integers(1, 1000))
 def test_more_rounds_and_more_steps_never_tighten_a_row(run, hyper, form, more):
     rounds, steps = replace(run, T=run.T + more), replace(run, K=run.K + more)
