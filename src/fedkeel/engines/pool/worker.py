@@ -24,6 +24,7 @@ from fedkeel.engines.pool.sharing import UNPICKLABLE, SharedFile, Spans, dumps, 
 from fedkeel.errors import FedkeelError
 
 _HEARTBEAT = 0.25  # seconds between two signs of life
+_ENDING = 60.0  # seconds that a killed process may take to end, on a busy machine
 _SWITCHES: Any = (  # of torch, for all of a process: they change results
     (torch.get_default_dtype, torch.set_default_dtype),
     (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
@@ -52,7 +53,18 @@ def main(pipe: Connection, files: Files, start: tuple[Spans, bool, Sequence[Any]
     A message is where jobs lie, and what those of its version have in common; the answer is where their
     results lie, exceptions as pickles.
     """
-    threading.Thread(target=_live_with_parent, args=(files.results.descriptor,), daemon=True).start()
+    life = threading.Thread(target=_live_with_parent, args=(files.results.descriptor,), daemon=True)
+    life.start()
+    try:
+        _work(pipe, files, start)
+    except (
+        EOFError,
+        ConnectionError,
+    ):  # the main process has ended: the thread ends this one too
+        life.join()
+
+
+def _work(pipe: Connection, files: Files, start: tuple[Spans, bool, Sequence[Any]]) -> None:
     torch.set_num_threads(1)
     keep_freed_memory()
     gc.freeze()  # collections leave alone what came from the fork server
@@ -103,7 +115,7 @@ def _live_with_parent(results: int) -> None:
 def _ended(pid: int | None) -> bool:
     """Tell whether a process has ended, or is just ending."""
     try:
-        return bool(connection.wait([os.pidfd_open(pid or 0)], timeout=1.0))
+        return bool(connection.wait([os.pidfd_open(pid or 0)], timeout=_ENDING))
     except ProcessLookupError:
         return True
     except AttributeError:  # the system cannot tell
