@@ -22,10 +22,10 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)  ## three methods × three seeds on digits: a table, a verdict, a page
 	$(BIN)/fedkeel demo
 
-test: lint  ## every check (seven minutes)
+test: lint  ## every check (five minutes)
 	@$(MAKE) --no-print-directory -j2 types unit
 
-check: lint  ## format, lint, types, imports and the fast tests (two to three minutes)
+check: lint  ## format, lint, types, imports and the fast tests (one minute)
 	@$(MAKE) --no-print-directory -j2 types fast
 
 format: $(STAMP)  ## lay the code out

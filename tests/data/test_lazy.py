@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from selecting import slow
 
 import fedkeel as fk
 
 SIZES = [12, 7, 15, 9]
-ENGINES = ("serial", "stacked-uncompiled", pytest.param("processes", marks=pytest.mark.slow))
+ENGINES = ("serial", *slow("stacked-uncompiled", "processes"))
 
 
 def arrays(client: int) -> tuple[np.ndarray, np.ndarray]:

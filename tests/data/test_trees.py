@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from selecting import slow
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 import fedkeel as fk
 
-ENGINES = ("serial", "stacked-uncompiled", pytest.param("processes", marks=pytest.mark.slow))
+ENGINES = ("serial", *slow("stacked-uncompiled", "processes"))
 SIZES = {"equal": (12, 12, 12, 12), "unequal": (7, 12, 9, 20)}
 
 
