@@ -24,7 +24,7 @@ from fedkeel.engines.pool.sharing import UNPICKLABLE, SharedFile, Spans, dumps, 
 from fedkeel.errors import FedkeelError
 
 _HEARTBEAT = 0.25  # seconds between two signs of life
-_ENDING = 60.0  # seconds that a killed process may take to end, on a busy machine
+_ENDING = 2.0  # seconds that a killed process may take to end
 _SWITCHES: Any = (  # of torch, for all of a process: they change results
     (torch.get_default_dtype, torch.set_default_dtype),
     (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
@@ -53,15 +53,11 @@ def main(pipe: Connection, files: Files, start: tuple[Spans, bool, Sequence[Any]
     A message is where jobs lie, and what those of its version have in common; the answer is where their
     results lie, exceptions as pickles.
     """
-    life = threading.Thread(target=_live_with_parent, args=(files.results.descriptor,), daemon=True)
-    life.start()
+    threading.Thread(target=_live_with_parent, args=(files.results.descriptor,), daemon=True).start()
     try:
         _work(pipe, files, start)
-    except (
-        EOFError,
-        ConnectionError,
-    ):  # the main process has ended: the thread ends this one too
-        life.join()
+    except (EOFError, ConnectionError):  # the main process has ended, or wants no more of this one
+        _leave()
 
 
 def _work(pipe: Connection, files: Files, start: tuple[Spans, bool, Sequence[Any]]) -> None:
@@ -107,7 +103,13 @@ def _live_with_parent(results: int) -> None:
     assert parent is not None
     while not connection.wait([parent.sentinel], timeout=_HEARTBEAT):
         os.utime(results)
-    if _ended(parent.pid):
+    _leave()
+
+
+def _leave() -> None:
+    """End this process; where the main process was killed, clear up what it left."""
+    parent = parent_process()
+    if parent is not None and _ended(parent.pid):
         shutil.rmtree(util.get_temp_dir(), ignore_errors=True)  # the main process's: it holds a socket
     os._exit(1)
 
