@@ -166,14 +166,21 @@ def _chosen(
     """Return the names that are asked for, in the order of the recipe; all where none is."""
     if not asked:
         return known
-    plain = {_plain(name): name for name in known}
+    found = []
     for name in asked:
-        if _plain(name) in map(_plain, in_paper) and _plain(name) not in plain:
-            raise ConfigError(f"{name!r} is not run in {where}: choose from {', '.join(known)}")
-        if _plain(name) not in plain:
-            raise ConfigError(f"there is no {name!r} in {where}; {did_you_mean(name, known)}")
-    wanted = {plain[_plain(name)] for name in asked}
-    return tuple(name for name in known if name in wanted)
+        matches = _matches(name, known)
+        if len(matches) != 1:
+            if _matches(name, in_paper) and not matches:
+                raise ConfigError(f"{name!r} is not run in {where}: choose from {', '.join(known)}")
+            raise ConfigError(f"there is no {name!r} in {where}; {did_you_mean(name, matches or known)}")
+        found += matches
+    return tuple(name for name in known if name in found)
+
+
+def _matches(asked: str, known: tuple[str, ...]) -> list[str]:
+    """Return the names that are meant: the same but for case and punctuation, else those that begin so."""
+    same = [name for name in known if _plain(name) == _plain(asked)]
+    return same or [name for name in known if _plain(name).startswith(_plain(asked))]
 
 
 def _plain(name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fedkeel.experiments.recipes.claims import better
 from fedkeel.experiments.recipes.fedsagd import settings as printed
-from fedkeel.experiments.recipes.recipe import Column, PaperTable, Recipe, Scale, Setup
+from fedkeel.experiments.recipes.recipe import Column, PaperTable, Recipe, RecipeScale, Setup
 
 SETUPS = {
     "cifar10": Setup(printed.CIFAR10, printed.METHODS),
@@ -96,7 +96,7 @@ TABLE2 = Recipe(
         "reaches 40, FedAdam (44.51) and FedLNAG (42.31) reach 45. They are typed as printed.",
     ),
     seeds=5,
-    cpu=Scale(
+    cpu=RecipeScale(
         note=_CPU_NOTE,
         seeds=5,
         setups=CPU_SETUPS,
