@@ -36,7 +36,7 @@ def _block(which: int) -> PaperTable:
         for row, printed in table.printed.items():
             numbers.setdefault(row, []).extend(number.text for number in printed.values())
     lines = "\n".join(f"{row} | {' '.join(texts)}" for row, texts in numbers.items())
-    return PaperTable(tuple(columns), lines, TABLE_4.tables[which].title)
+    return PaperTable(tuple(columns), lines)
 
 
 TABLE_1 = Recipe(

@@ -83,8 +83,8 @@ def _upper_and_lower(data: str) -> dict[str, Setup]:
     }
 
 
-def _block(columns: Sequence[str], numbers: str, title: str) -> PaperTable:
-    return PaperTable(tuple(Column(column, column, SMOOTHED) for column in columns), numbers, title)
+def _block(columns: Sequence[str], numbers: str) -> PaperTable:
+    return PaperTable(tuple(Column(column, column, SMOOTHED) for column in columns), numbers)
 
 
 def _cpu(rounds: int) -> RecipeScale:
@@ -101,8 +101,8 @@ TABLE_4 = Recipe(
     title="FedInit: test accuracy on CIFAR-10, ResNet-18-GN and VGG-11",
     setups=_upper_and_lower(CIFAR10),
     tables=(
-        _block(RESNET_COLUMNS, TABLE_4_UPPER, UPPER),
-        _block(VGG_COLUMNS, TABLE_4_LOWER, LOWER),
+        _block(RESNET_COLUMNS, TABLE_4_UPPER),
+        _block(VGG_COLUMNS, TABLE_4_LOWER),
     ),
     claims=(
         better("FedInit is better than all other methods in every column", FEDINIT, OTHERS),
@@ -140,8 +140,8 @@ TABLE_5 = Recipe(
     title="FedInit: test accuracy on CIFAR-100, ResNet-18-GN and VGG-11",
     setups=_upper_and_lower(CIFAR100),
     tables=(
-        _block(RESNET_COLUMNS, TABLE_5_UPPER, UPPER),
-        _block(VGG_COLUMNS, TABLE_5_LOWER, LOWER),
+        _block(RESNET_COLUMNS, TABLE_5_UPPER),
+        _block(VGG_COLUMNS, TABLE_5_LOWER),
     ),
     claims=(
         better("FedInit is better than all other methods in every column", FEDINIT, OTHERS),

@@ -112,7 +112,7 @@ def _speeds(block: str, target: float) -> tuple[Column, ...]:
 
 def _small_measures() -> dict[str, str]:
     """Return the rules of the cpu scale, by heading: the paper's targets are out of a perceptron's reach."""
-    made = {}
+    made: dict[str, str] = {}
     for block, target in _SMALL_TARGETS.items():
         kinds = ("rounds_to", "rounds_to", "seconds_to", "seconds_to")
         made |= {heading: f"{kind}:{target:g}" for heading, kind in zip(_headings(block), kinds, strict=True)}
