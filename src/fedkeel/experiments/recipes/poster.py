@@ -13,6 +13,7 @@ from fedkeel.experiments.recipes.fedinit.costs import (
     FEDAVG,
     GRADIENTS,
     SEEDS,
+    SMOKE,
     STORAGE,
     counted_setup,
     exactly,
@@ -117,6 +118,7 @@ COSTS = Recipe(
     ),
     seeds=SEEDS,
     cpu=CPU,
+    smoke=SMOKE,
 )
 
 RECIPES: tuple[Recipe, ...] = (TABLE_1, TABLE_2, COSTS)

@@ -30,6 +30,7 @@ def ratio_column(heading: str, quantity: str) -> Column:
 
 SEEDS = 2  # counts do not depend on the seed, but one alone has no interval
 CPU = RecipeScale(note="as at the scale paper: ratios are counted, not timed", seeds=SEEDS)
+SMOKE = RecipeScale(note="two rounds are counted instead of ten", seeds=SEEDS, settings={"study.rounds": 2})
 ASSUMED_COUNTS = (
     "Counted at every scale in ten rounds of a small network on digits: a ratio depends on the model by its "
     "scalars alone (β, for one), a few in ten thousand.",
@@ -78,4 +79,5 @@ TABLE_9 = Recipe(
     ),
     seeds=SEEDS,
     cpu=CPU,
+    smoke=SMOKE,
 )
