@@ -61,14 +61,16 @@ def run(experiment: Experiment, out: opt.Out = None, as_json: opt.Json = False) 
 def resume(
     directory: opt.Directory,
     rounds: Annotated[int | None, typer.Option(min=1, help="Go on to this many rounds in all.")] = None,
+    columns: opt.TableColumns = None,
     as_json: opt.Json = False,
 ) -> None:
     """Go on with a run or a comparison that was stopped; the result is as if it never had been."""
     if (directory / COMPARISON_FILE).exists():
         from fedkeel.cli.compare import go_on  # noqa: PLC0415
 
-        go_on(directory, rounds, as_json=as_json)
+        go_on(directory, rounds, columns, as_json=as_json)
         return
+    paths.refuse_columns(directory, columns)
     kind = paths.kind_of_study(directory)
     if kind is not None:
         raise StorageError(f"{directory}: {paths.about_study(directory, kind)}")
@@ -143,7 +145,8 @@ def summarise(experiment: Experiment, result: Result, directory: Path) -> dict[s
 
 
 def _print(name: str, found: dict[str, Any]) -> None:
-    from fedkeel.report.tables import shown_best, shown_bytes  # noqa: PLC0415
+    from fedkeel.report.tables import shown_best  # noqa: PLC0415
+    from fedkeel.report.target_costs import shown_bytes  # noqa: PLC0415
 
     sent = shown_bytes(found["bytes_down"] + found["bytes_up"])
     parts = [f"accuracy {_percent(found['accuracy'])}"] if found["loss"] is not None else []
