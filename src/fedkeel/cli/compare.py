@@ -11,10 +11,11 @@ import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
+from fedkeel.cli.wide_table import print_table
 from fedkeel.errors import Diverged, Stopped, StorageError
 from fedkeel.experiments import COMPARISON_FILE
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.progress import RunProgress, console, plain_table
+from fedkeel.progress import RunProgress, console
 from fedkeel.report.table_columns import COLUMNS, parse_columns
 
 if TYPE_CHECKING:
@@ -224,7 +225,7 @@ def print_report(found: dict[str, Any], trials: list[Trial]) -> None:
     columns = found["columns"]
     lines = [cells(line, columns) for line in summarise(trials, target, measure, columns)]
     screen.print()
-    screen.print(plain_table(headings(target, measure, columns), lines))
+    print_table(screen, headings(target, measure, columns), lines)
     text = f"\n{found['verdict']['sentence']}"
     if Path(found["page"]).exists():
         text += f"\n\nPage with curves: {found['page']}"

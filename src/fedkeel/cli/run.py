@@ -135,8 +135,10 @@ def summarise(experiment: Experiment, result: Result, directory: Path) -> dict[s
         "accuracies": {key: value for key, value in last.items() if key.startswith("accuracy/")},
         "best": best_round(rows, None if result.best is None else result.best.describe()),
         "target": experiment.target,
-        "rounds_to_target": None if cost is None else cost[0],
-        "bytes_to_target": None if cost is None else cost[1],
+        "rounds_to_target": None if cost is None else cost.rounds,
+        "bytes_to_target": None if cost is None else cost.bytes,
+        "gradients_to_target": None if cost is None else cost.gradients,
+        "seconds_to_target": None if cost is None else cost.seconds,
         "bytes_down": sum(row["bytes_down"] for row in rows),
         "bytes_up": sum(row["bytes_up"] for row in rows),
         "seconds": sum(row["seconds"] for row in rows),
@@ -160,7 +162,7 @@ def _print(name: str, found: dict[str, Any]) -> None:
     if found["target"] is not None:
         reached = found["rounds_to_target"]
         shown = f"{_percent(found['target'])}"
-        what = f"reached after round {reached}" if reached is not None else "not reached"
+        what = f"reached after round {reached}" if reached is not None else f"not reached in {found['rounds']} rounds"
         lines.append(f"  target {shown} {what}")
     quoted = shlex.quote(found["directory"])
     lines += [f"  kept in {found['directory']}", f"  look at it: fedkeel show {quoted}"]

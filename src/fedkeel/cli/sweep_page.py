@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedkeel.progress import console, plain_table
+from fedkeel.cli.wide_table import print_table
+from fedkeel.progress import console
 
 if TYPE_CHECKING:
     from fedkeel.report.measures import Measure
@@ -30,7 +31,7 @@ def print_sweep(found: dict[str, Any]) -> None:
         rows.append(row)
     if at is not None:
         names[at:at] = ["95 % interval", f"{_behind_what(found, measure)} (interval)"]
-    console().print(plain_table(names, rows))
+    print_table(console(), names, rows)
     best = f"{found['best'] or 'none'} ({found['best_note']})"
     ends = [f"Best: {best}{_how_sure(found)}", *found["problems"]]
     directory = Path(found["directory"])
@@ -43,7 +44,7 @@ def print_sweep(found: dict[str, Any]) -> None:
 def _interval(ends: tuple[float, float] | None, measure: Measure) -> str:
     if ends is None:
         return "—"
-    low, high = map(measure.shown, ends)
+    low, high = (f"{'−' * (end < 0)}{measure.shown(abs(end))}" for end in ends)
     return f"{low.removesuffix(' %')} to {high}"
 
 

@@ -149,20 +149,18 @@ class MeanOfShare(Measure):
 
     def score(self, curve: AccuracyCurve) -> float:
         """Return the mean of what was evaluated in that part."""
-        inside = self._inside(curve)
-        if not inside:
+        if not self.covers(curve):
             raise ConfigError(
-                f"measure {self}: no round of that part was evaluated ({len(curve)} of the run were): take a "
-                "longer part, or a smaller eval_every or period of the probe"
+                f"measure {self}: no round of that part was evaluated: take a longer one, or eval_every = 1"
             )
-        return statistics.fmean(inside)
+        return statistics.fmean(self._inside(curve))
 
     def covers(self, curve: AccuracyCurve) -> bool:
         """Tell whether a round of that part was evaluated."""
         return bool(self._inside(curve))
 
     def _inside(self, curve: AccuracyCurve) -> list[float]:
-        # a run's last round is evaluated; 0.29 · 100 is 28.999999999999996 and means 29
+        # the last round is always evaluated; 0.29 · 100 is 28.999999999999996 and means 29
         after, until = (round(share * curve[-1][0], 6) if curve else 0 for share in (self.start, self.end))
         return [accuracy for done, accuracy in curve if after < done <= until]
 
@@ -274,7 +272,7 @@ def parse_measure(text: str) -> Measure:
 
 
 def rule_of(measure: Measure) -> Measure:
-    """Return the rule of a measure, whatever column it is of."""
+    """Return a measure's rule, whatever column it is of."""
     return measure.inner if isinstance(measure, MetricMeasure) else measure
 
 

@@ -38,12 +38,13 @@ def make_page(
     """
     measure = parse_measure(verdict.measure)
     curves = accuracy_curves(trials, measure.metric)
+    marked = None if is_diagnostic(measure.metric) else target
     seeds = len({trial.seed for trial in trials})
     subtitle = f"{seeds} seed{'s' * (seeds != 1)} each; line: mean, band: worst to best seed"
     body = f"""<p class="quiet">{escape(subtitle)}</p>
 <p class="verdict">{escape(verdict.sentence)}</p>
 {legend(curves)}
-{accuracy_chart(curves, target, measure.metric)}
+{accuracy_chart(curves, marked, measure.metric)}
 <h2>In numbers</h2>
 {_table(trials, verdict, target, columns, subject)}
 <p class="quiet">{escape(_notes(trials, verdict, target, columns))}</p>

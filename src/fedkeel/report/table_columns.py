@@ -57,10 +57,12 @@ def measure_columns(columns: Sequence[str]) -> list[str]:
     return [name for name in columns if name not in (SCORE, SECONDS, *COST_COLUMNS)]
 
 
-def heading(column: str, measure: Measure) -> str:
-    """Return what stands above a column; `target` stands for the target's value."""
+def heading(column: str, measure: Measure, target: str = "target") -> str:
+    """Return what stands above a column, with the target as text."""
     if column == SCORE:
         return measure.label
     if column == SECONDS:
         return SECONDS
-    return COST_COLUMNS[column][1] if column in COST_COLUMNS else parse_measure(column).label
+    if column in COST_COLUMNS:
+        return COST_COLUMNS[column][1].replace("target", target)
+    return parse_measure(column).label

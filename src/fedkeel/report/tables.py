@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fedkeel.columns import is_accuracy
+from fedkeel.columns import is_accuracy, is_diagnostic
 from fedkeel.report.explosion import find_explosion
 from fedkeel.report.measures import FINAL, Measure, parse_measure
 from fedkeel.report.table_columns import COLUMNS, COST_COLUMNS, SCORE, SECONDS, heading, measure_columns
@@ -159,8 +159,8 @@ def models_of(trials: Sequence[Trial], metric: str = "accuracy") -> list[str]:
 
 
 def reachable_target(trials: Iterable[Trial], metric: str = "accuracy") -> float | None:
-    """Return the highest whole percentage that every finished run has at its end; None but for accuracies."""
-    if metric != "accuracy":
+    """Return the highest whole percentage that every finished run has at its end; None for other scores."""
+    if metric != "accuracy" and not is_diagnostic(metric):
         return None
     ends = [end for trial in trials if (end := final(trial)) is not None]
     lowest = math.floor(min(ends) * 100 + 1e-9) / 100 if ends else 0.0
@@ -218,14 +218,14 @@ def _line(
 
 def _costs(group: Sequence[Trial], model: str, target: float | None, measure: Measure) -> CostSummary:
     """Return what the runs took to reach the target; diverged ones neither reached nor missed it."""
-    reached, missed = [], []
+    reached, missed, goal = [], [], _of_target(measure)
     for trial in group:
         if target is None or why_diverged(trial) is not None:
             continue
-        cost = cost_to(trial.rows, target, model, measure)
+        cost = cost_to(trial.rows, target, model, goal)
         if cost is not None:
             reached.append(cost)
-        elif trial.problem is None and curve(trial.rows, model, measure.metric):
+        elif trial.problem is None and curve(trial.rows, model, goal.metric):
             missed.append(total_cost(trial.rows))
     return summarise_costs(reached, missed)
 
@@ -251,18 +251,15 @@ def cost_to(
     return None
 
 
+def _of_target(measure: Measure) -> Measure:
+    """Return the measure whose metric the target is of: the accuracy where methods are ranked by a probe."""
+    return FINAL if is_diagnostic(measure.metric) else measure
+
+
 def headings(target: float | None, measure: Measure = FINAL, columns: Sequence[str] = COLUMNS) -> list[str]:
     """Return the table's headings with the measure and the target in them."""
-    shown = "target" if target is None else _shown_target(target, measure)
-    return [
-        "method",
-        *(
-            heading(name, measure).replace("target", shown)
-            if name in COST_COLUMNS
-            else heading(name, measure)
-            for name in columns
-        ),
-    ]
+    shown = "target" if target is None else _shown_target(target, _of_target(measure))
+    return ["method", *(heading(name, measure, shown) for name in columns)]
 
 
 def _shown_target(target: float, measure: Measure) -> str:
