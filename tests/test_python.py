@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ from problems import half_square, tiny_net
 from torch import nn
 
 import fedkeel as fk
+from fedkeel import probes
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.report import Trial, find_verdict
+from fedkeel.report import Trial, find_verdict, parse_measure
+from fedkeel.report.tables import models_of, score
 
 PROBLEM = tiny_net([3, 8, 5, 11])
 OPTIONS: dict[str, Any] = {"cohort": 2, "work": fk.Work(epochs=1, batch_size=3, lr=0.1), "engine": "serial"}
@@ -330,3 +333,21 @@ def test_a_result_is_not_evaluated_where_there_is_no_device() -> None:
     )
     with pytest.raises(fk.ConfigError, match=r"device = 'cuda:77': PyTorch cannot compute there"):
         result.evaluate(data, device="cuda:77")
+
+
+def test_every_column_of_every_probe_has_a_score() -> None:
+    """The names are those of the history's rows; a method's further models are no matter of probes."""
+    asked = [make() for make in probes.PROBES]
+    once = [replace(probe, every=1) for probe in asked if not isinstance(probe, probes.Cosine)]
+    history = train(fk.FedDyn(), rounds=4, probes=[*once, probes.Cosine(exact=(2,), every=1)]).history
+    reported = [name for name, value in history[-1].items() if isinstance(value, float) and name != "lr"]
+    assert {"diversity", "divergence", "drift", "local_updates", "cosine/round-2", "losses/gap"} <= {
+        *reported
+    }
+    trial = Trial("FedDyn", 0, history)
+    for column in reported:
+        values = [row[column] for row in history[2:] if row[column] is not None]
+        found = score(trial, parse_measure(f"mean:0.5:1 of {column} (min)"))
+        assert found == pytest.approx(sum(values) / len(values)), column
+        if column not in ("loss", "accuracy"):
+            assert models_of([trial], column) == ["x"]

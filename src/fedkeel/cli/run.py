@@ -162,7 +162,11 @@ def _print(name: str, found: dict[str, Any]) -> None:
     if found["target"] is not None:
         reached = found["rounds_to_target"]
         shown = f"{_percent(found['target'])}"
-        what = f"reached after round {reached}" if reached is not None else f"not reached in {found['rounds']} rounds"
+        what = (
+            f"reached after round {reached}"
+            if reached is not None
+            else f"not reached in {found['rounds']} rounds"
+        )
         lines.append(f"  target {shown} {what}")
     quoted = shlex.quote(found["directory"])
     lines += [f"  kept in {found['directory']}", f"  look at it: fedkeel show {quoted}"]
