@@ -61,7 +61,7 @@ def test_a_comparison_writes_its_page(tmp_path: Path) -> None:
 
 def test_a_comparison_has_the_columns_that_are_asked_for(tmp_path: Path) -> None:
     found = fk.compare(train, [fk.FedAvg()], seeds=2, target=1.0, columns="top,gradients_to_target")
-    assert " ".join(str(found).split()).startswith("method top accuracy minibatch gradients to 100 %")
+    assert " ".join(str(found).split()).startswith("method top accuracy gradient steps to 100 %")
     steps = sum(row["gradients"] for row in found.results["FedAvg(lr=1.0)", 0].history)
     assert found.table[0].missed == 2
     assert found.table[0].limits["gradients"] <= steps

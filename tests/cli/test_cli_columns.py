@@ -26,7 +26,7 @@ HEADINGS = (
     "smoothed top accuracy of the last 50 rounds",
     "rounds to 100 %",
     "sent to 100 %",
-    "minibatch gradients to 100 %",
+    "gradient steps to 100 %",
     "seconds to 100 %",
     "mean diversity after the first 50 % of rounds",
 )

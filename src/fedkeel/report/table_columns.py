@@ -13,7 +13,7 @@ SECONDS = "seconds"
 COST_COLUMNS = {  # the field of `TargetCost`, and the heading
     "rounds_to_target": ("rounds", "rounds to target"),
     "bytes_to_target": ("bytes", "sent to target"),
-    "gradients_to_target": ("gradients", "minibatch gradients to target"),
+    "gradients_to_target": ("gradients", "gradient steps to target"),
     "seconds_to_target": ("seconds", "seconds to target"),
 }
 COLUMNS = (SCORE, "rounds_to_target", "bytes_to_target", SECONDS)
