@@ -1,0 +1,233 @@
+"""What a recipe is: the runs behind one table or figure of a paper, its numbers, and what it claims.
+
+A recipe is a value. Nothing here trains, and nothing imports PyTorch: `fedkeel.experiments.reproduce` turns a
+recipe at one of its scales into runs, reads the numbers and judges the claims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Literal
+
+from fedkeel.experiments.recipes.claims import Claim
+from fedkeel.experiments.recipes.printed import Printed, read_rows
+from fedkeel.experiments.recipes.studies import RecipeStudy
+
+Settings = Mapping[str, Any]  # dotted keys of an experiment, as {"work.lr": 0.1, "rounds": 500}
+
+PAPER, CPU, SMOKE = "paper", "cpu", "smoke"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A method of a setup, with the settings that are its own (FedInit gives FedDyn another decay)."""
+
+    method: str
+    settings: Settings = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Runs that share data, model and work: what they share, and the method of each row of the table.
+
+    A `study` takes the place of plain training where the paper measures something that needs runs of its own.
+    """
+
+    settings: Settings
+    lines: Mapping[str, str | Line]
+    study: RecipeStudy | None = None
+
+    def line(self, row: str) -> Line:
+        """Return the method of a row with its own settings."""
+        found = self.lines[row]
+        return Line(found) if isinstance(found, str) else found
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: its heading, the setup it is read from and the rule that makes a number of a run.
+
+    `measure` is a rule of `report.measures` (`final`, `smoothed:50`, `mean:0.05:1 of diversity (min)`), what
+    it took to reach a target (`rounds_to:0.75`, `gradients_to:…`, `bytes_to:…`, `seconds_to:…`), or
+    `seconds` per round. `relative_to` divides by the number of that row; `inverse` the other way round, as in
+    a speed-up.
+    """
+
+    heading: str
+    setup: str
+    measure: str
+    relative_to: str | None = None
+    inverse: bool = False
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """Columns, and the numbers as the paper prints them: lines of `row | number number …`; "" for figures."""
+
+    columns: tuple[Column, ...]
+    numbers: str = ""
+    title: str = ""
+
+    @cached_property
+    def printed(self) -> dict[str, dict[str, Printed]]:
+        """The printed numbers by row and heading."""
+        return read_rows(self.numbers, [column.heading for column in self.columns])
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A panel of a figure: a column of the histories of a setup's rows, against rounds (or local steps).
+
+    With `against_rows` it is the number in `column`, a heading of the recipe, against the row's own number
+    (β, K, α), one point for each row.
+    """
+
+    title: str
+    setup: str
+    column: str
+    rows: tuple[str, ...] | None = None
+    against: Literal["rounds", "rows"] = "rounds"
+    log: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecipeScale:
+    """How much of the paper's experiment is run, and what is changed: `note` says it plainly.
+
+    `settings` change every run; `setups` names those that are run, each with changes of its own (None: all);
+    `rows` those methods that are run (None: all). `measures` replaces rules, by heading, where a target of
+    the paper is out of reach. Keys such as `study.every` change the study.
+    """
+
+    note: str
+    seeds: int
+    settings: Settings = field(default_factory=dict)
+    setups: Mapping[str, Settings] | None = None
+    rows: tuple[str, ...] | None = None
+    measures: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """One table or figure: `name` is paper/tableN or paper/figureN.
+
+    `seeds` is how often the paper repeats a run; `scales` has `cpu` and, where the general one does not fit,
+    `smoke`. `assumptions` has a line for each choice made where the paper is silent or contradicts itself.
+    """
+
+    name: str
+    title: str
+    setups: Mapping[str, Setup]
+    tables: tuple[PaperTable, ...]
+    claims: tuple[Claim, ...]
+    assumptions: tuple[str, ...]
+    seeds: int
+    cpu: RecipeScale
+    smoke: RecipeScale | None = None
+    panels: tuple[Panel, ...] = ()
+
+    def __post_init__(self) -> None:
+        headings = [column.heading for column in self.columns]
+        if len(set(headings)) < len(headings):
+            raise ValueError(f"{self.name}: two columns have the same heading")
+        for table in self.tables:
+            for column in table.columns:
+                if column.setup not in self.setups:
+                    raise ValueError(f"{self.name}: {column.heading}: there is no setup {column.setup!r}")
+                extra = set(table.printed) - set(self.setups[column.setup].lines)
+                if extra & {row for row, numbers in table.printed.items() if column.heading in numbers}:
+                    raise ValueError(f"{self.name}: {sorted(extra)}: printed, but no line of {column.setup}")
+        for claim in self.claims:
+            claim.check(self.name, set(headings), set(self.rows))
+        for panel in self.panels:
+            known = headings if panel.against == "rows" else [panel.column]
+            if panel.setup not in self.setups or panel.column not in known:
+                raise ValueError(f"{self.name}: panel {panel.title}: no such setup or column")
+
+    @property
+    def paper(self) -> str:
+        """The paper's short name."""
+        return self.name.partition("/")[0]
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns of all its tables."""
+        return tuple(column for table in self.tables for column in table.columns)
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """The rows of all setups, in the order they come."""
+        return tuple(dict.fromkeys(row for setup in self.setups.values() for row in setup.lines))
+
+    @property
+    def printed(self) -> dict[tuple[str, str], Printed]:
+        """The paper's numbers by (row, heading)."""
+        return {
+            (row, heading): number
+            for table in self.tables
+            for row, numbers in table.printed.items()
+            for heading, number in numbers.items()
+        }
+
+    def scale(self, name: str) -> RecipeScale:
+        """Return one of its scales."""
+        if name == PAPER:
+            return RecipeScale(note="as printed", seeds=self.seeds)
+        return self.cpu if name == CPU else self.smoke or smoke_scale(self)
+
+    def changed(self, **changes: Any) -> Recipe:
+        """Return a copy with some fields changed."""
+        return replace(self, **changes)
+
+
+_SMOKE_ROUNDS = 4
+_SMOKE: Settings = MappingProxyType(
+    {
+        "data.name": "digits",
+        "data.clients": 6,
+        "data.options": {},
+        "data.augment": None,
+        "model.name": "mlp",
+        "model.init": None,
+        "rounds": _SMOKE_ROUNDS,
+        "eval_every": 1,
+        "cohort": 3,
+        "work.epochs": 1,
+        "work.batch_size": 50,
+        "engine": "serial",
+        "threads": 1,
+        "study.pairs": 1,
+        "study.every": 2,
+        "study.points": 40,
+        "study.components": 4,
+    }
+)
+
+
+def smoke_scale(recipe: Recipe) -> RecipeScale:
+    """Return the scale of seconds that fits most recipes: digits, a small network, four rounds, two seeds."""
+    setups = {
+        name: {
+            "data.split": "IID" if setup.settings.get("data.split") == "IID" else "DirichletByClass(0.5)",
+            "data.noise": None,
+        }
+        for name, setup in recipe.setups.items()
+    }
+    note = f"digits, a small network and {_SMOKE_ROUNDS} rounds: it shows that the recipe works, no more"
+    return RecipeScale(note=note, seeds=2, settings=_SMOKE, setups=setups)
+
+
+def merged(parts: Sequence[Settings]) -> dict[str, Any]:
+    """Return settings, later ones over earlier ones; epochs and steps take each other's place."""
+    made: dict[str, Any] = {}
+    for part in parts:
+        for key, value in part.items():
+            made.pop(_EITHER.get(key, ""), None)
+            made[key] = value
+    return made
+
+
+_EITHER = {"work.epochs": "work.steps", "work.steps": "work.epochs"}
