@@ -72,12 +72,12 @@ def settings(split: str, data: str = CIFAR10, model: str = RESNET) -> dict[str, 
     """Return the settings of a column such as "5%-200 Dir-0.1"."""
     participation, concentration = split.split(" Dir-")
     return {
-        **_SHARED,
-        **_PARTICIPATION[participation],
         "data.name": data,
         "data.split": f"DirichletByClient({concentration}, replacement=True)",
+        **_PARTICIPATION[participation],
         "model.name": model,
         "rounds": _ROUNDS[data],
+        **_SHARED,
     }
 
 
