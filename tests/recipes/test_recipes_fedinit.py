@@ -5,9 +5,11 @@ from itertools import pairwise
 import pytest
 
 from fedkeel.experiments.recipes import fedinit, poster
+from fedkeel.experiments.recipes.claims import BetterInPairs, CellKey
 from fedkeel.experiments.recipes.fedinit.accuracy import RESNET_COLUMNS, VGG_COLUMNS
 from fedkeel.experiments.recipes.fedinit.settings import FEDINIT, OTHERS, SPLITS
 from fedkeel.experiments.recipes.recipe import merged
+from fedkeel.experiments.reproduce.judging import judge_in_paper
 from fedkeel.studies.costs.printed import POSTER, TABLE_7, TABLE_9, printed_costs
 
 PAPER = {recipe.name.partition("/")[2]: recipe for recipe in fedinit.RECIPES}
@@ -194,3 +196,30 @@ def test_the_cpu_scale_changes_no_client_no_split_and_no_noise(recipe):
     changed = set(recipe.cpu.settings) | {key for own in (recipe.cpu.setups or {}).values() for key in own}
     kept = {"data.name", "data.clients", "data.split", "data.noise", "cohort", "work.lr", "work.batch_size"}
     assert not changed & kept
+
+
+CONTRADICTED = {
+    "fedinit/table4": {"FedInit is better than all other methods in every column"},
+    "fedinit/table5": {"FedInit is better than all other methods in every column"},
+    "fedinit/table6": {"RI does not hinder any method"},
+    "fedinit/table7": {"FedSAM is the slowest"},
+    "fedinit/table8": {"FedInit is the fastest to the lower target, in time"},
+    "poster/table1": {"FedInit is better than all other methods in every column"},
+    "poster/table2": {"RI does not hinder any method"},
+}
+
+
+@pytest.mark.parametrize("recipe", [*fedinit.RECIPES, *poster.RECIPES], ids=lambda recipe: recipe.name)
+def test_the_paper_s_own_numbers_contradict_these_claims_and_no_others(recipe):
+    found = {claim.text: judge_in_paper(claim, recipe) for claim in recipe.claims}
+    contradicted = {text for text, finding in found.items() if finding == "does not hold"}
+    assert contradicted == CONTRADICTED.get(recipe.name, set())
+    assert set(found.values()) <= {"holds", "does not hold"} or "figure" in recipe.name
+
+
+def test_columns_are_compared_within_their_pair_alone():
+    claim = BetterInPairs("", (("b", "a"), ("d", "c")), ("row",), 1.0)
+    (contrasts,) = claim.alternatives({CellKey("row", heading) for heading in "abcd"})
+    assert [[cell.heading for cell in one.cells] for one in contrasts] == [["b", "a"], ["d", "c"]]
+    (some,) = claim.alternatives({CellKey("row", heading) for heading in "abd"})
+    assert [one.above for one in some] == [1.0]
