@@ -17,7 +17,9 @@ def _read_round(given: Any) -> Any:
     """Check a round, or the fraction of the rounds at which it comes."""
     whole = isinstance(given, int) and not isinstance(given, bool) and given >= 1
     if not whole and not (isinstance(given, float) and 0 < given <= 1):
-        raise ConfigError(f"Drop: at = {given!r}: give a round from 1 on, or a fraction of the rounds as 0.75")
+        raise ConfigError(
+            f"Drop: at = {given!r}: give a round from 1 on, or a fraction of the rounds as 0.75"
+        )
     return given
 
 

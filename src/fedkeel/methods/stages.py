@@ -18,8 +18,9 @@ Until: TypeAlias = int | float | Rule
 class Stage(NamedTuple):
     """A method and when it ends: before that round, after that fraction of the rounds, or by a rule.
 
-    A whole number counts rounds and a number with a point is a fraction of them: 1 is one round, 1.0 all. With
-    0 or 0.0 the stage has no round. A rule is asked after each round with the rows of the history so far.
+    A whole number counts rounds and a number with a point is a fraction of them: 1 is one round, 1.0 all.
+    With 0 or 0.0 the stage has no round. A rule is asked after each round with the rows of the history so
+    far.
     """
 
     method: Algorithm
@@ -81,9 +82,9 @@ def stages(
 ) -> Stages:
     """Run methods one after another: `stages((FedDyn(0.1), 0.5), FedAvg())`.
 
-    A method runs until a round (a whole number), a fraction of the rounds (a number with a point: 1.0 is all of
-    them, 1 is one round) or a rule. One that ends at round 0, or where the one before it ends, is left out:
-    `stages((FedDyn(0.1), 0), FedAvg())` is FedAvg, and with 1.0 in place of 0 it is FedDyn.
+    A method runs until a round (a whole number), a fraction of the rounds (a number with a point: 1.0 is all
+    of them, 1 is one round) or a rule. One that ends at round 0, or where the one before it ends, is left
+    out: `stages((FedDyn(0.1), 0), FedAvg())` is FedAvg, and with 1.0 in place of 0 it is FedDyn.
     """
     if not parts:
         raise ConfigError("stages() needs methods, as in stages((feddyn, 0.5), fedavg)")
