@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +56,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    yield tmp_path / "cache" / "fedkeel" / "pretrained"
+    return tmp_path / "cache" / "fedkeel" / "pretrained"
 
 
 def test_weights_come_from_a_file_or_from_the_run_that_wrote_it(finished: Path) -> None:
@@ -89,8 +89,10 @@ def test_a_file_with_a_path_that_holds_brackets_is_a_file(finished: Path, tmp_pa
 
 def test_pretraining_is_a_run_with_one_client_that_has_all_samples(own_cache: Path) -> None:
     central = Experiment().with_settings(
-        ["data.clients=1", "data.split=IID", "cohort=1", "rounds=2", "work.epochs=1", "work.lr=0.05"]
-        + ["work.batch_size=100", "work.weight_decay=0.001", "seed=3", "engine=serial", "threads=1"]
+        [
+            *("data.clients=1", "data.split=IID", "cohort=1", "rounds=2", "engine=serial", "threads=1"),
+            *("work.epochs=1", "work.lr=0.05", "work.batch_size=100", "work.weight_decay=0.001", "seed=3"),
+        ]
     )
     assert_same(initial(small(f"model.init={PRETRAIN}")), weights(central.train().model))
 

@@ -107,7 +107,8 @@ def _pretrain(asked: Pretrain, name: str, settings: RunSettings, device: str, fo
     """Train, or go on where an interruption ended it, and say how far it is."""
     before = len(read_rows(folder))
     goes_on = f", which goes on after epoch {before}" if before else ""
-    tell(f"pre-training {name} for {asked.epochs} epochs{goes_on}, kept in {folder}")
+    epochs = "1 epoch" if asked.epochs == 1 else f"{asked.epochs} epochs"
+    tell(f"pre-training {name} for {epochs}{goes_on}, kept in {folder}")
     execution = Execution(engine="serial", threads=1, device=device, checkpoint_every=1)
     try:
         run(settings, execution, folder, resume=True, callback=_epochs_told(name, asked.epochs, before))
