@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import json
 import platform
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +26,7 @@ from fedkeel.files import cache_directory, storage_errors
 from fedkeel.frozen import Count, NonNegative, Positive, Seed, frozen
 from fedkeel.methods import FedAvg
 from fedkeel.options import Execution
-from fedkeel.progress import TimeLeft, console
+from fedkeel.progress import TimeLeft
 from fedkeel.running.ending import MODEL_FILE
 from fedkeel.running.run_directory import read_manifest, read_rows
 from fedkeel.running.train import run
@@ -155,5 +156,5 @@ def _alone(folder: Path, name: str) -> Iterator[None]:
 
 
 def tell(text: str) -> None:
-    """Print a line on the standard error."""
-    console(stderr=True).print(text, style="dim", markup=False, soft_wrap=True)
+    """Print a line on the standard error: above a live display, which takes what is printed there."""
+    print(text, file=sys.stderr, flush=True)
