@@ -97,7 +97,7 @@ def _shown_table(outcome: Outcome, title: str, columns: list[Column]) -> ShownTa
     for column in columns:
         changed = outcome.plan.scale.measures.get(column.heading)
         ours = "ours" if changed is None else f"ours: {read_rule(changed).label}"
-        headings += [f"{column.heading}: paper", ours, "difference"] if printed else [column.heading]
+        headings += [f"{column.heading}: paper", ours, "diff"] if printed else [column.heading]
     rows = []
     for row in outcome.plan.rows:
         cells = [outcome.cells.get(CellKey(row, column.heading)) for column in columns]
