@@ -75,6 +75,11 @@ ASSUMED = (
     "for the other data sets: 1e-4 everywhere.",
     "FedACG's proximal coefficient and FedAdam's β1, β2 and τ are not printed: the library's 0.002, 0.9, "
     "0.99 and 0.001. A.3's 0.9 is taken for FedACG's λ, its momentum.",
+    "The coefficients that our copy of A.3 gives as 0.93, 0.13, 0.153 and 0.23 are read as 0.9β, 0.1β, "
+    "0.15β and 0.2β; FedCM's is taken for its α, the weight of the gradient (C.7), MimeLite's for β of C.8.",
+    "FedLNAG is Nesterov momentum as in PyTorch at the printed rate. The form of C.5 has a factor 1 − β = "
+    "0.1 on the gradient; it would walk no further than FedAvg, and could not be far less stable, as A.4 "
+    "says.",
     "FedSAGD's λ and μ are those at which Tables 9 and 10 peak, 0.01 and 0.001; its server rate is 1.",
     "The split draws each client's classes from Dirichlet(0.3) without replacement, sizes equal (A.1); "
     "clients count the same, exactly the cohort is drawn; pictures are normalised and not augmented, of "
