@@ -46,7 +46,7 @@ _ASSUMED = (
 )
 _CPU = RecipeScale(
     note=f"{printed.MNIST_NOTE}, 200 rounds of 2,000. CIFAR-10's CNN is as printed, with 40 rounds of 2,000, "
-    "two local epochs of five, two replaced clients and the local steps of round 20. CIFAR-100 is left out.",
+    "two local epochs of five, two replaced clients and the local steps of round 20. CIFAR-100 is left out",
     seeds=3,
     settings={"threads": 1, "evaluate_on": "nothing"},
     setups={

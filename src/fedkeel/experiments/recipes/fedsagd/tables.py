@@ -11,7 +11,7 @@ _METHODS = {row: printed.METHODS[printed.OURS if row == "FedSAGD" else row] for 
 _OTHERS = _NINE[1:]
 _ASSUMED = (*printed.ASSUMED, *printed.ASSUMED_CIFAR)
 _FOUR = ("FedSAGD", "FedACG", "FedANAG", "SCAFFOLD")
-_FOUR_NOTE = f"{printed.SMALL_CIFAR10_NOTE}, 3 seeds; of the nine methods {', '.join(_FOUR)}"
+_FOUR_NOTE = f"{printed.SMALL_CIFAR10_NOTE}; of the nine methods {', '.join(_FOUR)}"
 
 _SPLITS = {name: f"DirichletByClient({name})" for name in ("0.3", "0.6", "0.8")} | {"iid": "IID"}
 _ONE_PER_CENT = {**printed.CIFAR10, "cohort": 2}
@@ -52,7 +52,7 @@ TABLE3 = Recipe(
     ),
     seeds=5,
     cpu=RecipeScale(
-        note=f"{_FOUR_NOTE}; Dirichlet 0.3 and iid.",
+        note=f"{_FOUR_NOTE}; Dirichlet 0.3 and iid",
         seeds=3,
         setups={"0.3": printed.SMALL_CIFAR10, "iid": printed.SMALL_CIFAR10},
         rows=_FOUR,
@@ -95,7 +95,7 @@ TABLE4 = Recipe(
     ),
     seeds=5,
     cpu=RecipeScale(
-        note=f"{_FOUR_NOTE}; participation of 1, 2 and 5 %.",
+        note=f"{_FOUR_NOTE}; participation of 1, 2 and 5 %",
         seeds=3,
         setups=dict.fromkeys(("1", "2", "5"), printed.SMALL_CIFAR10),
         rows=_FOUR,
@@ -159,7 +159,7 @@ def _sensitivity(
         ),
         seeds=5,
         cpu=RecipeScale(
-            note="The CNN is as printed, with 60 rounds of 500 and one local epoch of five; 3 seeds.",
+            note="The CNN is as printed, with 60 rounds of 500 and one local epoch of five",
             seeds=3,
             settings={**printed.SMALL_CIFAR10, "rounds": 60, "work.epochs": 1},
         ),
