@@ -44,7 +44,7 @@ _COHORTS: Mapping[str, Settings] = {
     "10": {"cohort": 6},
 }
 _REPLACING: Mapping[str, Settings] = {
-    name: {"rounds": 3, "data.clients": 8, "study.held_out": 2} for name in FIGURE1.setups
+    name: {"data.clients": 8, "study.held_out": 2} for name in FIGURE1.setups
 }
 
 RECIPES = (
