@@ -8,6 +8,7 @@ prints some, and off our runs (`fedkeel.experiments.reproduce.judging`).
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -259,7 +260,8 @@ class Between(Claim):
         found = [CellKey(row, self.column) for row in self.rows]
         there = [cell for cell in found if cell in cells]
         lows = [Contrast(((1.0, cell),), self.low, oriented=False) for cell in there]
-        return [[*lows, *(Contrast(((-1.0, cell),), -self.high, oriented=False) for cell in there)]]
+        highs = [Contrast(((-1.0, cell),), -self.high, oriented=False) for cell in there]
+        return [[one for one in (*lows, *highs) if math.isfinite(one.above)]]
 
     def named(self) -> tuple[Iterable[str], Iterable[str]]:
         """Return the rows and the headings that it names."""

@@ -54,8 +54,8 @@ class CountedCosts:
 class BoundedRun:
     """A run of a wide network with `smooth` or ReLU units beside the bound of Theorem 4.7.
 
-    Columns: `loss`, `bound`, `slack` (their difference), `loss_share` and `bound_share` (of the first loss),
-    `roughness` (L of pairs of models against that of Hessians).
+    Columns: `loss`, `bound`, `tightness` (loss / bound), `log_loss` and `log_bound` (decimal logarithms of
+    their shares of the first loss), `roughness` (L of pairs of models against that of Hessians).
     """
 
     smooth: bool = False

@@ -38,15 +38,15 @@ class DataSize(NamedTuple):
 
 
 MODELS = {
-    "logistic": ModelSize(0.02, 7_850),
-    "mlp": ModelSize(0.02, 4_810),
-    "cnn": ModelSize(0.5, 797_962),
-    "resnet20": ModelSize(3.0, 272_474),
-    "resnet18": ModelSize(30.0, 11_173_962),
-    "resnet18_gn": ModelSize(30.0, 11_173_962),
-    "resnet34": ModelSize(60.0, 21_282_122),
-    "vgg11": ModelSize(8.0, 9_231_114),
-    "char_lstm": ModelSize(8.0, 134_144),
+    "logistic": ModelSize(0.007, 7_850),
+    "mlp": ModelSize(0.035, 197_322),
+    "cnn": ModelSize(2.3, 797_962),
+    "resnet20": ModelSize(6.6, 269_722),
+    "resnet18": ModelSize(9.5, 11_181_642),
+    "resnet18_gn": ModelSize(9.8, 11_181_642),
+    "resnet34": ModelSize(16.0, 21_289_802),
+    "vgg11": ModelSize(20.0, 9_225_610),
+    "char_lstm": ModelSize(1.9, 133_520),
 }
 DATA = {
     "cifar10": DataSize(
@@ -75,6 +75,7 @@ DATA = {
     "digits": DataSize(1_437, 360, 256),
 }
 _LEAST_MEMORY = 0.4e9  # bytes of a process with PyTorch
+_STEP = 0.0005  # seconds of a local step beside its gradient
 _LEAST_ROUND = 0.01  # seconds: dispatching, saving, evaluating little
 
 
@@ -107,8 +108,10 @@ def seconds_of(table: Mapping[str, Any]) -> float:
         if "steps" in work
         else work.get("epochs", 5) * each
     )
+    steps = active * gradients / (each if batch == "all" else min(batch, each))
     samples = active * gradients + data.test / 3 / table.get("eval_every", 1)
-    seconds: float = rounds * (_LEAST_ROUND + samples / 1000 * model.seconds * data.cost)
+    each_round = _LEAST_ROUND + _STEP * steps + samples / 1000 * model.seconds * data.cost
+    seconds: float = rounds * each_round
     return seconds
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -162,12 +163,12 @@ def _bound_rows(study: BoundedRun, seed: int) -> list[dict[str, Any]]:
             "round": line.round - 1,
             "loss": line.loss,
             "bound": line.bound,
-            "slack": line.bound - line.loss,
-            "loss_share": line.loss / first,
-            "bound_share": line.bound / first,
+            "tightness": line.loss / line.bound,
+            "log_loss": math.log10(line.loss / first),
+            "log_bound": math.log10(line.bound / first),
             "roughness": roughness,
         }
-        for line in found.lines
+        for line in found.lines[1:]
     ]
 
 

@@ -104,7 +104,7 @@ TABLE2 = Recipe(
     seeds=5,
     cpu=RecipeScale(
         note=f"{CPU_NOTE}. {_CPU_TARGETS}",
-        seeds=5,
+        seeds=3,
         setups=CPU_SETUPS,
         measures={
             "EMNIST 78": "rounds_to:0.88",
@@ -155,5 +155,5 @@ TABLE11 = Recipe(
         "± is taken as the standard deviation, although the caption says variance.",
     ),
     seeds=5,
-    cpu=RecipeScale(note=CPU_NOTE, seeds=5, setups=CPU_SETUPS),
+    cpu=RecipeScale(note=CPU_NOTE, seeds=3, setups=CPU_SETUPS),
 )

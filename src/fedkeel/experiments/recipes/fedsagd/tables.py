@@ -159,9 +159,9 @@ def _sensitivity(
         ),
         seeds=5,
         cpu=RecipeScale(
-            note="The CNN is as printed, with 60 rounds of 500 and one local epoch of five",
+            note="The CNN is as printed, with 40 rounds of 500 and one local epoch of five",
             seeds=3,
-            settings={**printed.SMALL_CIFAR10, "rounds": 60, "work.epochs": 1},
+            settings={**printed.SMALL_CIFAR10, "rounds": 40, "work.epochs": 1},
         ),
         panels=(Panel(f"top accuracy against {symbol}", "cifar10", "Acc.", against="rows"),),
     )
