@@ -68,6 +68,14 @@ COMMANDS = {
         "search",
         "Run one setting over several values and seeds, in parallel; a table with intervals and a plot.",
     ),
+    "recipes": (
+        "recipes",
+        "List the papers' tables and figures: what each claims, how long it takes here, what is missing.",
+    ),
+    "reproduce": (
+        "reproduce",
+        "Run a table or figure of a paper: its numbers beside ours, each claim judged, and a page.",
+    ),
     "tune": (
         "search",
         "Search settings for the best final accuracy with Optuna; hopeless trials are pruned by rounds.",

@@ -94,7 +94,7 @@ class Panel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scale:
+class RecipeScale:
     """How much of the paper's experiment is run, and what is changed: `note` says it plainly.
 
     `settings` change every run; `setups` names those that are run, each with changes of its own (None: all);
@@ -125,8 +125,8 @@ class Recipe:
     claims: tuple[Claim, ...]
     assumptions: tuple[str, ...]
     seeds: int
-    cpu: Scale
-    smoke: Scale | None = None
+    cpu: RecipeScale
+    smoke: RecipeScale | None = None
     panels: tuple[Panel, ...] = ()
 
     def __post_init__(self) -> None:
@@ -172,10 +172,10 @@ class Recipe:
             for heading, number in numbers.items()
         }
 
-    def scale(self, name: str) -> Scale:
+    def scale(self, name: str) -> RecipeScale:
         """Return one of its scales."""
         if name == PAPER:
-            return Scale(note="as printed", seeds=self.seeds)
+            return RecipeScale(note="as printed", seeds=self.seeds)
         return self.cpu if name == CPU else self.smoke or smoke_scale(self)
 
     def changed(self, **changes: Any) -> Recipe:
@@ -207,7 +207,7 @@ _SMOKE: Settings = MappingProxyType(
 )
 
 
-def smoke_scale(recipe: Recipe) -> Scale:
+def smoke_scale(recipe: Recipe) -> RecipeScale:
     """Return the scale of seconds that fits most recipes: digits, a small network, four rounds, two seeds."""
     setups = {
         name: {
@@ -217,7 +217,7 @@ def smoke_scale(recipe: Recipe) -> Scale:
         for name, setup in recipe.setups.items()
     }
     note = f"digits, a small network and {_SMOKE_ROUNDS} rounds: it shows that the recipe works, no more"
-    return Scale(note=note, seeds=2, settings=_SMOKE, setups=setups)
+    return RecipeScale(note=note, seeds=2, settings=_SMOKE, setups=setups)
 
 
 def merged(parts: Sequence[Settings]) -> dict[str, Any]:

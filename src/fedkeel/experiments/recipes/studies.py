@@ -44,7 +44,7 @@ class FeatureCounts:
 class CountedCosts:
     """What a method sends, computes and keeps, against FedAvg; one row.
 
-    Columns: `communication`, `gradients`, `storage`, `seconds_ratio`.
+    Columns: `communication`, `broadcast`, `gradients_ratio`, `storage`, `working`, `seconds_ratio`.
     """
 
     rounds: int = 10
@@ -52,7 +52,11 @@ class CountedCosts:
 
 @dataclass(frozen=True)
 class BoundedRun:
-    """A run beside the bound of Theorem 4.7: columns `loss`, `bound`, `rate` (on `smooth` or ReLU units)."""
+    """A run of a wide network with `smooth` or ReLU units beside the bound of Theorem 4.7.
+
+    Columns: `loss`, `bound`, `slack` (their difference), `loss_share` and `bound_share` (of the first loss),
+    `roughness` (L of pairs of models against that of Hessians).
+    """
 
     smooth: bool = False
     rounds: int = 250

@@ -1,0 +1,154 @@
+"""`fedkeel recipes` and `fedkeel recipes show`."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedkeel.cli import options as opt
+from fedkeel.experiments.recipes import all_recipes, find_recipe
+from fedkeel.experiments.recipes.recipe import CPU, PAPER, SMOKE
+from fedkeel.progress import as_lines, console, plain_table, shown_time
+
+if TYPE_CHECKING:
+    from fedkeel.experiments.recipes.recipe import Recipe
+
+_DAYS = 48 * 3600  # seconds from which a time is given in days
+_EXAMPLES = """[bold]Examples[/]
+
+fedkeel recipes
+
+fedkeel recipes show fedsagd/table2
+
+fedkeel recipes --json > recipes.json"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    group = typer.Typer()
+    group.callback(invoke_without_command=True, epilog=_EXAMPLES)(recipes)
+    group.command()(show)
+    app.add_typer(group, name="recipes")
+
+
+def recipes(context: typer.Context, as_json: opt.Json = False) -> None:
+    """List the papers' tables and figures: what each claims, how long it takes here, what is missing."""
+    if context.invoked_subcommand is not None:
+        return
+    listed = [_facts(recipe) for recipe in all_recipes().values()]
+    if as_json:
+        print(json.dumps(listed, ensure_ascii=False, indent=2))
+        return
+    rows = [
+        [one["name"], one["title"], *(_shown_needs(one["scales"][name]) for name in (CPU, PAPER))]
+        for one in listed
+    ]
+    screen = console()
+    table = plain_table(("recipe", "what it shows", "cpu", "paper"), rows)
+    for column in table.columns[1:2]:
+        column.justify, column.no_wrap = "left", False
+    screen.print(table)
+    cores = os.cpu_count() or 1
+    screen.print(
+        f"\n{len(rows)} recipes. Times are estimates for {cores} core{'s' * (cores != 1)}; every recipe has "
+        "the scale smoke, of seconds.\nOne of them: fedkeel recipes show NAME; run it: fedkeel reproduce "
+        "NAME --scale cpu",
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def show(
+    name: Annotated[str, typer.Argument(help="Recipe, as fedsagd/table2.")], as_json: opt.Json = False
+) -> None:
+    """Show one recipe: its settings, the paper's table, its claims, its assumptions and its scales."""
+    recipe = find_recipe(name)
+    if as_json:
+        print(json.dumps(_facts(recipe, whole=True), ensure_ascii=False, indent=2))
+        return
+    from fedkeel.experiments.reproduce.judging import judge_in_paper  # noqa: PLC0415  heavy
+
+    lines = [f"{recipe.name}: {recipe.title}", ""]
+    for setup_name, setup in recipe.setups.items():
+        settings = ", ".join(f"{key}={value}" for key, value in setup.settings.items())
+        study = "" if setup.study is None else f"; measured by {setup.study}"
+        lines.append(f"setup {setup_name}: {settings or 'see the study'}{study}")
+        for row in setup.lines:
+            line = setup.line(row)
+            own = "".join(f", {key}={value}" for key, value in line.settings.items())
+            lines.append(f"  {row}: {line.method}{own}")
+    lines += ["", *_printed_tables(recipe), "Claims", ""]
+    for claim in recipe.claims:
+        lines.append(f"- {claim.text} (in the paper's numbers: {judge_in_paper(claim, recipe)})")
+    lines += ["", "Assumptions", "", *(f"- {text}" for text in recipe.assumptions), "", "Scales", ""]
+    for scale_name in (PAPER, CPU, SMOKE):
+        scale = recipe.scale(scale_name)
+        lines.append(
+            f"- {scale_name}: {_shown_needs(_needs(recipe, scale_name))}, {scale.seeds} seeds: {scale.note}"
+        )
+    console().print("\n".join(lines), markup=False, soft_wrap=True)
+
+
+def _needs(recipe: Recipe, scale_name: str) -> dict[str, Any]:
+    from fedkeel.experiments.reproduce.estimate import needs  # noqa: PLC0415
+
+    return needs(recipe, scale_name)._asdict()
+
+
+def _shown_needs(found: dict[str, Any]) -> str:
+    seconds = found["seconds"]
+    text = f"{seconds / 86400:,.0f} days" if seconds > _DAYS else shown_time(seconds)
+    text += f", {found['memory'] / 1e9:.1f} GB"
+    return text + "".join(
+        f"; {'' if what.startswith('a GPU') else 'missing: '}{what}" for what in found["missing"]
+    )
+
+
+def _facts(recipe: Recipe, *, whole: bool = False) -> dict[str, Any]:
+    """Return a recipe as plain values."""
+    facts: dict[str, Any] = {
+        "name": recipe.name,
+        "title": recipe.title,
+        "claims": [claim.text for claim in recipe.claims],
+        "setups": list(recipe.setups),
+        "rows": list(recipe.rows),
+        "scales": {
+            name: {"seeds": recipe.scale(name).seeds, "note": recipe.scale(name).note, **_needs(recipe, name)}
+            for name in (PAPER, CPU, SMOKE)
+        },
+    }
+    if whole:
+        facts["assumptions"] = list(recipe.assumptions)
+        facts["settings"] = {name: dict(setup.settings) for name, setup in recipe.setups.items()}
+        facts["methods"] = {
+            name: {row: {"method": setup.line(row).method, **setup.line(row).settings} for row in setup.lines}
+            for name, setup in recipe.setups.items()
+        }
+        facts["paper"] = [
+            {"row": row, "column": heading, **number._asdict()}
+            for (row, heading), number in recipe.printed.items()
+        ]
+    return facts
+
+
+def _printed_tables(recipe: Recipe) -> Sequence[str]:
+    lines: list[str] = []
+    for table in recipe.tables:
+        if not table.printed:
+            continue
+        headings = ["", *(column.heading for column in table.columns)]
+        rows = [
+            [row, *(numbers[c.heading].text if c.heading in numbers else "—" for c in table.columns)]
+            for row, numbers in table.printed.items()
+        ]
+        lines += [
+            f"The paper's table{f', {table.title}' if table.title else ''}",
+            "",
+            as_lines(headings, rows),
+            "",
+        ]
+    return lines

@@ -1,0 +1,209 @@
+"""`fedkeel reproduce`."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+
+from fedkeel.cli import options as opt
+from fedkeel.cli.resuming import resumable, say_what_is_there
+from fedkeel.errors import ConfigError, Diverged
+from fedkeel.experiments.recipes import find_recipe
+from fedkeel.progress import as_lines, console, shown_time
+
+if TYPE_CHECKING:
+    from fedkeel.experiments.reproduce.carrying_out import WorkDone
+    from fedkeel.experiments.reproduce.jobs import JobResult
+    from fedkeel.experiments.reproduce.outcome import Outcome
+    from fedkeel.experiments.reproduce.plan import RecipeJob, RecipePlan
+
+OUT = Path("runs") / "reproduce"
+_PLAIN_SECONDS = 30.0
+_EXAMPLES = """[bold]Examples[/]
+
+fedkeel reproduce fedsagd/table2 --scale cpu --only emnist --methods fedavg,fedsagd --seeds 3
+
+fedkeel reproduce fedinit/figure1b --scale smoke
+
+fedkeel reproduce rethinking/table1 --scale paper --dry-run
+
+Run the same line again to go on: finished runs are not repeated, and recipes that need the same runs share
+them."""
+
+ScaleName = Literal["paper", "cpu", "smoke"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command(epilog=_EXAMPLES)(reproduce)
+
+
+def reproduce(
+    name: Annotated[str, typer.Argument(help="Recipe, as fedsagd/table2; `fedkeel recipes` lists them.")],
+    scale: Annotated[
+        ScaleName,
+        typer.Option(help="paper: as printed; cpu: an hour or two on two cores; smoke: seconds."),
+    ] = "cpu",
+    only: Annotated[
+        str | None, typer.Option(metavar="SETUP,…", help="Setups to run, as emnist,cifar10; all by default.")
+    ] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(metavar="ROW,…", help="Rows of the table, as fedavg,fedsagd; all by default."),
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds, instead of the scale's.")] = None,
+    parallel: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Runs at a time; by default one per core.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be run and how long, and run nothing.")
+    ] = False,
+    out: Annotated[
+        Path, typer.Option(help="Directory of all recipes' runs; what they share is run once.")
+    ] = OUT,
+    as_json: opt.Json = False,
+) -> None:
+    """Run a table or figure of a paper: its numbers beside ours, each claim judged, and a page."""
+    from fedkeel.experiments.reproduce.carrying_out import carry_out_plan  # noqa: PLC0415  heavy
+    from fedkeel.experiments.reproduce.jobs import finished, shown_result  # noqa: PLC0415
+    from fedkeel.experiments.reproduce.page import write_page  # noqa: PLC0415
+    from fedkeel.experiments.reproduce.plan import plan  # noqa: PLC0415
+
+    made = plan(find_recipe(name), scale, out, only=_listed(only), methods=_listed(methods), seeds=seeds)
+    workers = parallel or os.cpu_count() or 1
+    there = {d: r for d, job in made.distinct.items() if (r := finished(job)) is not None}
+    if dry_run:
+        _print_dry_run(made, there, workers, as_json=as_json)
+        return
+    say_what_is_there(out, len(there), len(made.distinct), "runs")
+    with resumable(out), _shown_progress() as (told, progress):
+
+        def ended(job: RecipeJob, result: JobResult, before: bool) -> None:
+            if not before:
+                told(f"{job.key}: {shown_result(result)}")
+
+        outcome = carry_out_plan(made, workers=workers, ended=ended, progress=progress)
+    write_page(outcome, _command(made, only, methods, seeds))
+    if as_json:
+        print(json.dumps(outcome.as_dict(), ensure_ascii=False, indent=2))
+    else:
+        print_outcome(outcome)
+    if len(outcome.diverged) == len(outcome.results):
+        raise Diverged("every run diverged")
+
+
+def print_outcome(outcome: Outcome) -> None:
+    """Print the tables, the claims and where the page is."""
+    from fedkeel.experiments.reproduce.outcome import shown_tables  # noqa: PLC0415  heavy
+
+    plan = outcome.plan
+    screen = console()
+    screen.print(f"\n{plan.recipe.name}: {plan.recipe.title}", markup=False, soft_wrap=True)
+    screen.print(
+        f"Scale {plan.scale_name}: {plan.scale.note}; {plan.scale.seeds} seeds\n",
+        markup=False,
+        soft_wrap=True,
+    )
+    for table in shown_tables(outcome):
+        screen.print(table.title, style="bold", markup=False, soft_wrap=True)
+        print(as_lines(table.headings, table.rows))
+        screen.print()
+    for claim in outcome.claims:
+        text = (
+            f"{claim.finding}: {claim.claim.text}\n    {claim.why}; in the paper's numbers: {claim.in_paper}"
+        )
+        screen.print(text, markup=False, soft_wrap=True)
+    screen.print(f"\nPage: {plan.directory / 'page.html'}", markup=False, soft_wrap=True)
+
+
+def _print_dry_run(plan: RecipePlan, there: dict[Path, Any], workers: int, *, as_json: bool) -> None:
+    from fedkeel.experiments.reproduce.estimate import job_seconds, needs, plan_seconds  # noqa: PLC0415
+
+    seconds = plan_seconds(plan, there, workers)
+    missing = needs(plan.recipe, plan.scale_name).missing
+    jobs = [
+        {
+            **job.key._asdict(),
+            "method": job.table["method"],
+            "rounds": job.rounds,
+            "seconds": round(job_seconds(job), 1),
+            "finished": directory in there,
+            "directory": str(directory),
+        }
+        for directory, job in plan.distinct.items()
+    ]
+    if as_json:
+        print(
+            json.dumps(
+                {"runs": jobs, "seconds": round(seconds), "missing": missing}, ensure_ascii=False, indent=2
+            )
+        )
+        return
+    headings = ("run", "method", "rounds", "estimate")
+    rows = [
+        [
+            str(job.key),
+            job.table["method"],
+            str(job.rounds),
+            "finished" if directory in there else shown_time(job_seconds(job)),
+        ]
+        for directory, job in reversed(plan.distinct.items())
+    ]
+    print(as_lines(headings, rows))
+    left = len(jobs) - len(there)
+    lines = [f"\n{left} of {len(jobs)} runs are left: about {shown_time(seconds)}, {workers} at a time"]
+    lines += [f"missing: {what}" for what in missing]
+    console().print("\n".join(lines), markup=False, soft_wrap=True)
+
+
+@contextmanager
+def _shown_progress() -> Iterator[tuple[Callable[[str], None], Callable[[WorkDone], None]]]:
+    """Show how far the whole is: a bar on a terminal, elsewhere a line now and then."""
+    screen = console(stderr=True)
+    last = time.monotonic()
+    live = Live(console=screen, transient=True, refresh_per_second=4) if screen.is_terminal else None
+
+    def told(text: str) -> None:
+        screen.print(text, style="dim", markup=False, soft_wrap=True)
+
+    def progress(done: WorkDone) -> None:
+        nonlocal last
+        if live is not None:
+            grid = Table.grid(padding=(0, 2))
+            grid.add_row(ProgressBar(total=done.all_rounds, completed=done.rounds, width=30), str(done))
+            live.update(grid)
+        elif time.monotonic() - last > _PLAIN_SECONDS:
+            last = time.monotonic()
+            told(str(done))
+
+    if live is None:
+        yield told, progress
+        return
+    with live:
+        yield told, progress
+
+
+def _listed(text: str | None) -> list[str]:
+    """Return the names of a list with commas; an empty one is refused."""
+    if text is None:
+        return []
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise ConfigError(f"{text!r}: name at least one, as in --only emnist,cifar10")
+    return names
+
+
+def _command(plan: RecipePlan, only: str | None, methods: str | None, seeds: int | None) -> str:
+    given = (("only", only), ("methods", methods), ("seeds", seeds))
+    more = "".join(f" --{key} {value}" for key, value in given if value is not None)
+    return f"fedkeel reproduce {plan.recipe.name} --scale {plan.scale_name}{more}"

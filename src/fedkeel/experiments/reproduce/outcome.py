@@ -1,0 +1,111 @@
+"""What came out of a recipe: its tables with the paper's numbers beside ours, and its claims judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from fedkeel.experiments.recipes.claims import CellKey
+from fedkeel.experiments.recipes.recipe import Column
+from fedkeel.experiments.reproduce.jobs import JobResult
+from fedkeel.experiments.reproduce.judging import JudgedClaim, judge
+from fedkeel.experiments.reproduce.plan import JobKey, RecipePlan
+from fedkeel.experiments.reproduce.reading import CellResult, read_cells, read_rule, shown_cell, shown_number
+
+Results = Mapping[JobKey, JobResult]
+
+
+class ShownTable(NamedTuple):
+    """A table as text: a row of the paper in each line, paper · ours · difference for each column."""
+
+    title: str
+    headings: list[str]
+    rows: list[list[str]]
+
+
+class Outcome(NamedTuple):
+    """A plan that was carried out, wholly or in part."""
+
+    plan: RecipePlan
+    results: Results
+    cells: dict[CellKey, CellResult]
+    claims: list[JudgedClaim]
+
+    @property
+    def diverged(self) -> list[JobKey]:
+        """The runs that diverged."""
+        return [key for key, result in self.results.items() if result.problem is not None]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {
+            "recipe": self.plan.recipe.name,
+            "title": self.plan.recipe.title,
+            "scale": self.plan.scale_name,
+            "note": self.plan.scale.note,
+            "directory": str(self.plan.directory),
+            "page": str(self.plan.directory / "page.html"),
+            "cells": [cell.as_dict() for cell in self.cells.values()],
+            "claims": [claim.as_dict() for claim in self.claims],
+            "assumptions": list(self.plan.recipe.assumptions),
+            "runs": [
+                {
+                    **job.key._asdict(),
+                    "directory": str(job.directory),
+                    "problem": self.results[job.key].problem,
+                }
+                for job in self.plan.jobs
+                if job.key in self.results
+            ],
+        }
+
+
+def conclude(plan: RecipePlan, results: Results) -> Outcome:
+    """Read the cells off the results and judge the claims."""
+    cells = read_cells(plan, results)
+    claims = [judge(claim, plan.recipe, plan.columns, cells) for claim in plan.recipe.claims]
+    return Outcome(plan, results, cells, claims)
+
+
+def shown_tables(outcome: Outcome) -> list[ShownTable]:
+    """Return a table for each setup of each of the paper's tables, narrow enough for a terminal."""
+    made = []
+    run = {column.heading: column for column in outcome.plan.columns}
+    for table in outcome.plan.recipe.tables:
+        by_setup: dict[str, list[Column]] = {}
+        for column in table.columns:
+            if column.heading in run:
+                by_setup.setdefault(column.setup, []).append(run[column.heading])
+        made += [_shown_table(outcome, table.title, setup, some) for setup, some in by_setup.items()]
+    return made
+
+
+def _shown_table(outcome: Outcome, title: str, setup: str, columns: list[Column]) -> ShownTable:
+    printed = any(
+        (row, column.heading) in outcome.plan.recipe.printed
+        for row in outcome.plan.rows
+        for column in columns
+    )
+    headings = [setup]
+    for column in columns:
+        changed = outcome.plan.scale.measures.get(column.heading)
+        ours = "ours" if changed is None else f"ours: {read_rule(changed).label}"
+        headings += [f"{column.heading}: paper", ours, "difference"] if printed else [column.heading]
+    rows = []
+    for row in outcome.plan.rows:
+        cells = [outcome.cells.get(CellKey(row, column.heading)) for column in columns]
+        if any(cell is not None for cell in cells):
+            rows.append([row, *(text for cell in cells for text in _texts(cell, outcome, printed=printed))])
+    return ShownTable(f"{title}: {setup}" if title else setup, headings, rows)
+
+
+def _texts(cell: CellResult | None, outcome: Outcome, *, printed: bool) -> list[str]:
+    if cell is None:
+        return ["—", "—", ""] if printed else ["—"]
+    if not printed:
+        return [shown_cell(cell)]
+    changed = cell.key.heading in outcome.plan.scale.measures
+    difference = (
+        "" if cell.difference is None or changed else shown_number(cell.difference, cell.rule, sign=True)
+    )
+    return ["—" if cell.printed is None else cell.printed.text, shown_cell(cell), difference]
