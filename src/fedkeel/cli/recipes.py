@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
 from fedkeel.cli import options as opt
 from fedkeel.experiments.recipes import all_recipes, find_recipe
 from fedkeel.experiments.recipes.recipe import CPU, PAPER, SMOKE
-from fedkeel.progress import as_lines, console, plain_table, shown_time
+from fedkeel.progress import as_lines, console, shown_time
 
 if TYPE_CHECKING:
     from fedkeel.experiments.recipes.recipe import Recipe
@@ -43,20 +45,29 @@ def recipes(context: typer.Context, as_json: opt.Json = False) -> None:
     if as_json:
         print(json.dumps(listed, ensure_ascii=False, indent=2))
         return
-    rows = [
-        [one["name"], one["title"], *(_shown_needs(one["scales"][name]) for name in (CPU, PAPER))]
-        for one in listed
-    ]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading, wraps in (
+        ("recipe", False),
+        ("claim", True),
+        ("cpu", False),
+        ("paper", False),
+        ("missing", True),
+    ):
+        table.add_column(heading, no_wrap=not wraps)
+    for one in listed:
+        scales = one["scales"]
+        missing = list(dict.fromkeys(what for name in (CPU, PAPER) for what in scales[name]["missing"]))
+        only_paper = [what for what in missing if what not in scales[CPU]["missing"]]
+        shown = [f"{what} (paper)" if what in only_paper else what for what in missing]
+        times = (_shown_needs(scales[name]) for name in (CPU, PAPER))
+        table.add_row(*map(Text, (one["name"], one["claims"][0], *times, ", ".join(shown))))
     screen = console()
-    table = plain_table(("recipe", "what it shows", "cpu", "paper"), rows)
-    for column in table.columns[1:2]:
-        column.justify, column.no_wrap = "left", False
     screen.print(table)
     cores = os.cpu_count() or 1
     screen.print(
-        f"\n{len(rows)} recipes. Times are estimates for {cores} core{'s' * (cores != 1)}; every recipe has "
-        "the scale smoke, of seconds.\nOne of them: fedkeel recipes show NAME; run it: fedkeel reproduce "
-        "NAME --scale cpu",
+        f"\n{len(listed)} recipe{'s' * (len(listed) != 1)}; the first claim of each. Times are estimates for "
+        f"{cores} core{'s' * (cores != 1)}; every recipe also has the scale smoke, of seconds.\n"
+        "See one: fedkeel recipes show NAME; run it: fedkeel reproduce NAME --scale cpu",
         markup=False,
         soft_wrap=True,
     )
@@ -87,9 +98,10 @@ def show(
     lines += ["", "Assumptions", "", *(f"- {text}" for text in recipe.assumptions), "", "Scales", ""]
     for scale_name in (PAPER, CPU, SMOKE):
         scale = recipe.scale(scale_name)
-        lines.append(
-            f"- {scale_name}: {_shown_needs(_needs(recipe, scale_name))}, {scale.seeds} seeds: {scale.note}"
-        )
+        found = _needs(recipe, scale_name)
+        missing = "".join(f"; missing: {what}" for what in found["missing"])
+        needed = f"{_shown_needs(found)}, {scale.seeds} seeds{missing}"
+        lines.append(f"- {scale_name}: {needed}: {scale.note}")
     console().print("\n".join(lines), markup=False, soft_wrap=True)
 
 
@@ -102,10 +114,7 @@ def _needs(recipe: Recipe, scale_name: str) -> dict[str, Any]:
 def _shown_needs(found: dict[str, Any]) -> str:
     seconds = found["seconds"]
     text = f"{seconds / 86400:,.0f} days" if seconds > _DAYS else shown_time(seconds)
-    text += f", {found['memory'] / 1e9:.1f} GB"
-    return text + "".join(
-        f"; {'' if what.startswith('a GPU') else 'missing: '}{what}" for what in found["missing"]
-    )
+    return f"{text}, {found['memory'] / 1e9:.1f} GB"
 
 
 def _facts(recipe: Recipe, *, whole: bool = False) -> dict[str, Any]:

@@ -145,9 +145,9 @@ def needs(recipe: Recipe, scale_name: str, cores: int | None = None) -> RecipeNe
             memory = max(memory, _memory(table))
             names.add(table["data"]["name"])
     at_once = cores or os.cpu_count() or 1
-    missing = [f"data set {name}" for name in sorted(names) if not is_there(name)]
+    missing = [name for name in sorted(names) if not is_there(name)]
     if seconds / at_once > _LONG:
-        missing.append("a GPU is advised")
+        missing.append("a GPU")
     return RecipeNeeds(seconds / at_once, memory * at_once, tuple(missing))
 
 

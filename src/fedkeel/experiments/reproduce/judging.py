@@ -17,7 +17,7 @@ from scipy.special import stdtrit
 
 from fedkeel.experiments.recipes.claims import CellKey, Claim, Contrast
 from fedkeel.experiments.recipes.recipe import Column, Recipe
-from fedkeel.experiments.reproduce.reading import CellResult, Score, oriented, shown_number
+from fedkeel.experiments.reproduce.reading import CellResult, Rule, Score, oriented, shown_number
 
 Finding = Literal["holds", "does not hold", "not resolved", "not run", "not printed"]
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not resolved"
@@ -152,21 +152,24 @@ def _range(score: Score, sign: int) -> tuple[float, float]:
 
 
 def _shown(found: ContrastFinding, cells: Mapping[CellKey, CellResult], count: int) -> str:
-    """Return a contrast with its interval, as the reason of a verdict."""
-    rule = cells[found.contrast.cells[0]].rule
-    flip = -1 if found.contrast.oriented and rule.sign < 0 and len(found.contrast.terms) > 1 else 1
-    among = f"; the nearest to failing of {count}" if count > 1 and found.finding == HOLDS else ""
-    among = f"; one of {count}" if count > 1 and found.finding != HOLDS else among
+    """Return a contrast with its interval, as the reason of a verdict, with the signs of the table."""
+    contrast, rule = found.contrast, cells[found.contrast.cells[0]].rule
+    flip = -1 if contrast.oriented and rule.sign < 0 else 1
+    flip = -1 if not contrast.oriented and contrast.terms[0][0] < 0 else flip
+    name = ", ".join(contrast.cells[0]) if len(contrast.terms) == 1 else str(contrast)
+    which = "the nearest to failing" if found.finding == HOLDS else "one"
+    among = f"; {which} of {count}" if count > 1 else ""
+    number = _number(flip * found.mean, rule)
     if found.seeds < 2:
-        number = _bounded(flip * found.mean, rule)
-        return f"{found.contrast}: {number} in {found.seeds} seed, which has no interval{among}"
+        return f"{name}: {number} in one seed, which has no interval{among}"
     ends = sorted((flip * found.low, flip * found.high))
-    interval = f"{_bounded(ends[0], rule)} to {_bounded(ends[1], rule)}"
-    against = f", to be above {found.contrast.above:g}" if found.contrast.above else ""
-    return f"{found.contrast}: {_bounded(flip * found.mean, rule)} ({interval}{against}){among}"
+    limit = flip * contrast.above
+    side = "above" if flip > 0 else "below"
+    against = f", to be {side} {limit:g}" if contrast.above or len(contrast.terms) == 1 else ""
+    return f"{name}: {number} ({_number(ends[0], rule)} to {_number(ends[1], rule)}{against}){among}"
 
 
-def _bounded(value: float, rule: Any) -> str:
+def _number(value: float, rule: Rule) -> str:
     if math.isinf(value):
-        return "unbounded"
+        return "∞" if value > 0 else "−∞"
     return "unknown" if math.isnan(value) else shown_number(value, rule, sign=True)
