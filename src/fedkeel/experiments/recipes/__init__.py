@@ -11,7 +11,7 @@ from fedkeel.errors import ConfigError, did_you_mean
 if TYPE_CHECKING:
     from fedkeel.experiments.recipes.recipe import Recipe
 
-PAPERS = ("fedsagd", "beyond_smoothness")
+PAPERS = ("rethinking", "fedsagd", "beyond_smoothness")
 
 
 @cache

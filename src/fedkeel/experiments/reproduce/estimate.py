@@ -128,7 +128,8 @@ def needs(recipe: Recipe, scale_name: str, cores: int | None = None) -> RecipeNe
                 continue
             own = {} if scale.setups is None else scale.setups[name]
             line = setup.line(row)
-            flat = merged([{"rounds": 50, "cohort": 10}, setup.settings, scale.settings, own, line.settings])
+            parts = (setup.settings, scale.settings, own, line.settings, scale.lines.get(row, {}))
+            flat = merged([{"rounds": 50, "cohort": 10}, *parts])
             flat = {"data.name": "digits", "model.name": "mlp", **flat}
             pairs = flat.get("study.pairs", getattr(setup.study, "pairs", 0))
             key = repr((sorted(flat.items(), key=str), line.method, type(setup.study)))

@@ -124,7 +124,7 @@ def _job(recipe: Recipe, scale: RecipeScale, key: JobKey, out: Path) -> RecipeJo
     setup = recipe.setups[name]
     line = setup.line(row)
     own = {} if scale.setups is None else scale.setups[name]
-    flat = merged([setup.settings, scale.settings, own, line.settings])
+    flat = merged([setup.settings, scale.settings, own, line.settings, scale.lines.get(row, {})])
     study = _study(setup.study, {key: flat.pop(key) for key in [*flat] if key.startswith(_STUDY)})
     if isinstance(study, StabilityCurves):
         flat["data.held_out"] = study.held_out

@@ -64,12 +64,16 @@ FULL: Settings = {**DEVICE, "cohort": 1.0}  # the 100 clients in every round: di
 SILO: Settings = {**CROSS_SILO, **_C100, "work.epochs": 5, "data.split": NON_IID["CIFAR100"]}
 FEATURES = FeatureCounts(every=10, points=500, components=20, gamma_corr=0.5, gammas=(0.3, 0.5, 0.7))
 
+SAME_RUNS = "the same runs in Table 1"
+MOVE_DIVERSITY = "mean:0.05:1 of diversity (min)"
+DRIFT_DIVERSITY = "mean:0.05:1 of diversity/h_i (min)"
+
 FEDAVG = "FedAvg"
 TWO_STAGES = "FedDyn→FedAvg"
 
 
 def feddyn(alpha: float, *, regularize: bool = True, compensate: bool = True) -> str:
-    """Return FedDyn, or one of its ablations (§A.8): "w/o Reg" does not regularise, "w/o h" not compensate."""
+    """Return FedDyn, or one of its ablations (§A.8): without "Reg", or without the server's step by h."""
     ablated = "" if regularize else ", regularize=False"
     return f"FedDyn(alpha={alpha}{ablated}{'' if compensate else ', compensate=False'})"
 
@@ -85,11 +89,12 @@ def three(alpha: float) -> dict[str, str]:
 
 
 def watched(methods: Mapping[str, str]) -> dict[str, str | Line]:
-    """Add the probes of full participation: diversity of moves and of control variates, cosine, train loss."""
-    return {row: Line(method, {"probes": _probes(method)}) for row, method in methods.items()}
+    """Add the probes of full participation: diversities, cosine, train loss."""
+    return {row: Line(method, {"probes": probes_of(method)}) for row, method in methods.items()}
 
 
-def _probes(method: str) -> list[str]:
+def probes_of(method: str) -> list[str]:
+    """Return the probes of full participation; control variates are those that the method keeps."""
     kept = {"FedDyn": "h_i", "SCAFFOLD": "c_i"}
     of_memories = [f"diversity(of='{memory}')" for name, memory in kept.items() if name in method]
     return ["losses", "diversity", "cosine", *of_memories]
@@ -137,10 +142,13 @@ CPU_FEATURES: Settings = {
 CPU_CNN = "60 rounds; FedSAGD's CNN (815,332 parameters) instead of ResNet-20; no augmentation"
 CPU_DECAY = "a decay of the rate that ends where the paper's does"
 CPU_DEVICE_NOTE = f"{CPU_CNN}; 2 local epochs instead of 5; {CPU_DECAY}"
-CPU_FULL_NOTE = f"{CPU_CNN}; under full participation 30 clients of 8 local steps instead of 100 of 50; {CPU_DECAY}"
+CPU_FULL_NOTE = (
+    f"{CPU_CNN}; under full participation 30 clients of 8 local steps instead of 100 of 50; {CPU_DECAY}"
+)
 CPU_SILO_NOTE = f"{CPU_CNN}; with 10 clients 20 local steps instead of 500; {CPU_DECAY}"
 CPU_FEATURES_NOTE = (
-    "ResNet-20 on CIFAR-100 and 10 clients as in the paper, but 40 rounds of 10 local steps instead of 300 of 500; "
+    "ResNet-20 on CIFAR-100 and 10 clients as in the paper, but 40 rounds of 10 local steps instead of 300 "
+    "of 500; "
     f"no augmentation; {CPU_DECAY}; features every 5 rounds"
 )
 
@@ -149,16 +157,17 @@ SMOKE: Mapping[str, Any] = {"rounds": SMOKE_ROUNDS}
 
 SWITCHES = "The switch comes after 75 % of the rounds (§3.4), wherever a figure does not say."
 MODEL_NORM = (
-    "Normalisation is not named: ResNet-20 and ResNet-34 have BatchNorm as in He et al., whose statistics are "
-    "averaged like the weights; VGG-11 has none, as in Simonyan & Zisserman."
+    "Normalisation is not named: ResNet-20 and ResNet-34 have BatchNorm as in He et al., whose statistics "
+    "are averaged like the weights; VGG-11 has none, as in Simonyan & Zisserman."
 )
 AUGMENTATION = (
-    "Augmentation is not named: flips and crops of pictures padded by 4 pixels (8 for Tiny-ImageNet), without "
-    "which a ResNet-20 hardly reaches the 69 % of Table 1."
+    "Augmentation is not named: flips and crops of pictures padded by 4 pixels (8 for Tiny-ImageNet), "
+    "without which a ResNet-20 hardly reaches the 69 % of Table 1."
 )
-WEIGHTS = "Clients count the same whatever their size, as in Algorithm 1 (1/|P_t|); sizes differ (Dirichlet by class)."
+WEIGHTS = "Clients count the same whatever their size, as in Algorithm 1 (1/|P_t|)."
 LEFT_OVER = (
-    "What is left over at the end of a local epoch joins the minibatch before: BatchNorm cannot train on one sample."
+    "What is left over at the end of a local epoch joins the minibatch before: BatchNorm cannot train on one "
+    "sample."
 )
 TRAIN_LOSS = "The train loss is that of the global model on all training data (Figure 4), every 10 rounds."
 COMMON = (SWITCHES, MODEL_NORM, AUGMENTATION, WEIGHTS, LEFT_OVER)
@@ -177,6 +186,4 @@ def transposed(text: str, rows: str) -> str:
     """
     columns = [line.partition("|")[2].split() for line in text.splitlines() if line.strip()]
     names = [name.strip() for name in rows.split(" | ")]
-    return "\n".join(
-        f"{name} | {' '.join(numbers)}" for name, *numbers in zip(names, *columns, strict=True)
-    )
+    return "\n".join(f"{name} | {' '.join(numbers)}" for name, *numbers in zip(names, *columns, strict=True))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedkeel.experiments.recipes.claims import BetterColumn, Ordered, Similar, better
-from fedkeel.experiments.recipes.recipe import Column, Line, PaperTable, Recipe, Scale, Setup
+from fedkeel.experiments.recipes.recipe import Column, Line, PaperTable, Recipe, RecipeScale, Setup
 from fedkeel.experiments.recipes.rethinking.settings import (
     COMMON,
     CPU_DEVICE,
@@ -11,7 +11,6 @@ from fedkeel.experiments.recipes.rethinking.settings import (
     CPU_FEATURES,
     CPU_FEATURES_NOTE,
     CPU_SILO,
-    CPU_SILO_NOTE,
     CROSS_DEVICE,
     CROSS_SILO,
     DATA_SETS,
@@ -24,8 +23,8 @@ from fedkeel.experiments.recipes.rethinking.settings import (
     SILO_ALPHA,
     TWO_STAGES,
     device,
-    feddyn,
     features,
+    feddyn,
     silo,
     switched,
     three,
@@ -96,15 +95,16 @@ TABLE1 = Recipe(
         ),
     ),
     assumptions=(
-        "The paper's own numbers contradict two claims: on CIFAR-10, cross-device and Non-IID, FedDyn (81.83) is above "
-        "FedDyn→FedAvg (81.43); on CIFAR-10, cross-silo, FedDyn is above FedAvg by 1.6 and 13.0 points.",
+        "The paper's own numbers contradict two claims: on CIFAR-10, cross-device and Non-IID, FedDyn "
+        "(81.83) is above FedDyn→FedAvg (81.43); on CIFAR-10, cross-silo, FedDyn is above FedAvg by 1.6 and "
+        "13.0 points.",
         "Tiny-ImageNet: §4.1 says ResNet-18, Tables 5 and 6 say ResNet-34, which is taken.",
         "The accuracy is that of the global model θ after the last round; which one is reported is not said.",
         *COMMON,
     ),
     seeds=SEEDS,
-    cpu=Scale(
-        note=f"CIFAR-100 alone, all four settings: {CPU_DEVICE_NOTE}; cross-silo 20 local steps instead of 500",
+    cpu=RecipeScale(
+        note=f"CIFAR-100 alone, all four settings: {CPU_DEVICE_NOTE}; cross-silo 20 local steps",
         seeds=3,
         setups={
             "Cross-Device IID CIFAR100": CPU_DEVICE,
@@ -168,15 +168,15 @@ TABLE2 = Recipe(
         ),
     ),
     assumptions=(
-        "The setting is not named; FedAvg's 62.58 and FedDyn's 65.71 are Table 1's cross-device IID CIFAR-100. There "
-        "FedDyn→FedAvg, switched at 75 %, has 67.18±0.49, here 67.13.",
+        "The setting is not named; FedAvg's 62.58 and FedDyn's 65.71 are Table 1's cross-device IID "
+        "CIFAR-100. There FedDyn→FedAvg, switched at 75 %, has 67.18±0.49, here 67.13.",
         "A switch at 600 ends at 66.99, below the 67 % that it reached in round 660.",
-        "The paper assumes that FedDyn costs 1.5 times FedAvg; here the seconds of both are counted, on digits and a "
-        "small network (`fedkeel costs`).",
+        "The paper assumes that FedDyn costs 1.5 times FedAvg; here the seconds of both are counted, on "
+        "digits and a small network (`fedkeel costs`).",
         *COMMON,
     ),
     seeds=SEEDS,
-    cpu=Scale(
+    cpu=RecipeScale(
         note=f"{CPU_DEVICE_NOTE}; switches at the same shares of the rounds; the target is 20 %",
         seeds=3,
         setups={"runs": CPU_DEVICE, "costs": {}},
@@ -215,14 +215,15 @@ TABLE3 = Recipe(
         better("FedDyn has fewer feature clusters than FedAvg at every γ_corr", "FedDyn", "FedAvg"),
     ),
     assumptions=(
-        "The split is not said. IID, since FedAvg's 142 lies among the 140–150 features of Figure 2b and not among the "
-        "170–180 of Figure 2a; FedDyn's 105 then does not contradict the 80–90 of Figure 2c, which is Non-IID.",
+        "The split is not said. IID, since FedAvg's 142 lies among the 140–150 features of Figure 2b and "
+        "not among the 170–180 of Figure 2a; FedDyn's 105 then does not contradict the 80–90 of Figure 2c, "
+        "which is Non-IID.",
         "The round is not said: the numbers are those after the last one.",
         "The number of test points is not said: 500.",
         *COMMON,
     ),
     seeds=SEEDS,
-    cpu=Scale(note=CPU_FEATURES_NOTE, seeds=3, settings=CPU_FEATURES),
+    cpu=RecipeScale(note=CPU_FEATURES_NOTE, seeds=3, settings=CPU_FEATURES),
 )
 
 _SECOND = "FedDyn (continuous) | FedAvg | FedNTD | Scaffold"
@@ -256,6 +257,6 @@ TABLE4 = Recipe(
         *COMMON,
     ),
     seeds=SEEDS,
-    cpu=Scale(note=CPU_DEVICE_NOTE, seeds=3, settings=CPU_DEVICE),
+    cpu=RecipeScale(note=CPU_DEVICE_NOTE, seeds=3, settings=CPU_DEVICE),
 )
 TABLES = (TABLE1, TABLE2, TABLE3, TABLE4)
