@@ -22,6 +22,8 @@ _SMOKE_INIT = 'Pretrain("digits", epochs=1)'
 def _with_smoke(recipe: Recipe) -> Recipe:
     """Return the recipe with a scale of seconds, at which rows with settings of their own are small too."""
     general = smoke_scale(recipe)
+    assert general.setups is not None
+    setups = {name: general.setups[name] for name in recipe.cpu.setups or general.setups}
     small = {**general.settings, "rounds": _SMOKE_ROUNDS, "eval_every": 2, "model.init": _SMOKE_INIT}
     lines = {
         row: {key: small[key] for key in setup.line(row).settings if key in small}
@@ -30,7 +32,7 @@ def _with_smoke(recipe: Recipe) -> Recipe:
     }
     note = general.note.replace("4 rounds", f"{_SMOKE_ROUNDS} rounds")
     settings = {**small, "model.init": None}
-    return recipe.changed(smoke=replace(general, note=note, settings=settings, lines=lines))
+    return recipe.changed(smoke=replace(general, note=note, settings=settings, setups=setups, lines=lines))
 
 
 RECIPES: tuple[Recipe, ...] = tuple(

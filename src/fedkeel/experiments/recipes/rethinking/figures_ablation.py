@@ -7,6 +7,7 @@ from fedkeel.experiments.recipes.recipe import Column, Line, Panel, PaperTable, 
 from fedkeel.experiments.recipes.rethinking.settings import (
     COMMON,
     CPU_DEVICE,
+    CPU_DEVICE_FULL_NOTE,
     CPU_DEVICE_NOTE,
     CPU_FULL,
     CPU_FULL_NOTE,
@@ -52,7 +53,7 @@ FIGURE11 = Recipe(
                 "10 clients": Line(feddyn(SILO_ALPHA), {**SILO, "probes": probes_of(_FEDDYN)}),
             },
         ),
-        "10% of 100 clients": device(_ABLATED, iid=True),
+        "partial participation": device(_ABLATED, iid=True),
     },
     tables=(
         PaperTable(
@@ -64,8 +65,8 @@ FIGURE11 = Recipe(
         ),
         PaperTable(
             (
-                Column("mean accuracy before the switch", "10% of 100 clients", "mean:0:0.75"),
-                Column("final accuracy", "10% of 100 clients", "final"),
+                Column("mean accuracy before the switch", "partial participation", "mean:0:0.75"),
+                Column("final accuracy", "partial participation", "final"),
             ),
             title="(c)",
         ),
@@ -112,15 +113,15 @@ FIGURE11 = Recipe(
     ),
     seeds=SEEDS,
     cpu=RecipeScale(
-        note=f"{CPU_DEVICE_NOTE}; (a) 30 clients of 8 local steps, (b) 10 of 20 steps",
+        note=f"{CPU_DEVICE_FULL_NOTE}; with 10 clients 20 local steps",
         seeds=3,
-        setups={"dynamics": CPU_FULL, "10% of 100 clients": CPU_DEVICE},
+        setups={"dynamics": CPU_FULL, "partial participation": CPU_DEVICE},
         lines={"10 clients": CPU_SILO},
     ),
     panels=(
         Panel("(a), (b) pseudo-gradient diversity", "dynamics", "diversity"),
         Panel("(a), (b) local drift diversity", "dynamics", "diversity/h_i"),
-        Panel("(c) test accuracy", "10% of 100 clients", "accuracy"),
+        Panel("(c) test accuracy", "partial participation", "accuracy"),
     ),
 )
 
@@ -129,7 +130,7 @@ FIGURE12 = Recipe(
     name="rethinking/figure12",
     title="Test accuracy and train loss with fine-tuning with modified FedDyn",
     setups={
-        "10% of 100 clients": device(
+        "partial participation": device(
             {
                 **three(DEVICE_ALPHA),
                 _TO_REG: switched(_FEDDYN, _NO_REG),
@@ -140,7 +141,7 @@ FIGURE12 = Recipe(
     },
     tables=(
         PaperTable(
-            (Column("final accuracy", "10% of 100 clients", "final"),),
+            (Column("final accuracy", "partial participation", "final"),),
             """
             FedAvg        | 62.58±0.22
             FedDyn        | 65.71±0.20
@@ -148,7 +149,7 @@ FIGURE12 = Recipe(
             """,
             SAME_RUNS,
         ),
-        PaperTable((Column("final train loss", "10% of 100 clients", "final of losses/train (min)"),)),
+        PaperTable((Column("final train loss", "partial participation", "final of losses/train (min)"),)),
     ),
     claims=(
         Similar(
@@ -183,8 +184,8 @@ FIGURE12 = Recipe(
     seeds=SEEDS,
     cpu=RecipeScale(note=CPU_DEVICE_NOTE, seeds=3, settings=CPU_DEVICE),
     panels=(
-        Panel("(a) test accuracy", "10% of 100 clients", "accuracy"),
-        Panel("(b) train loss", "10% of 100 clients", "losses/train"),
+        Panel("(a) test accuracy", "partial participation", "accuracy"),
+        Panel("(b) train loss", "partial participation", "losses/train"),
     ),
 )
 

@@ -7,9 +7,9 @@ from fedkeel.experiments.recipes.recipe import Column, Panel, PaperTable, Recipe
 from fedkeel.experiments.recipes.rethinking.settings import (
     COMMON,
     CPU_DEVICE,
-    CPU_DEVICE_NOTE,
+    CPU_DEVICE_FULL_NOTE,
     CPU_FULL,
-    CPU_FULL_NOTE,
+    CPU_FULL_SILO_NOTE,
     CPU_SILO,
     DEVICE_ALPHA,
     FEDAVG,
@@ -44,12 +44,12 @@ _PRETRAINED = {
 FIGURE1 = Recipe(
     name="rethinking/figure1",
     title="Regularisation methods, then FedAvg: test accuracy, pseudo-gradient diversity, cosine similarity",
-    setups={"10% of 100 clients": device(_PRETRAINED), "full participation": full(_PRETRAINED)},
+    setups={"partial participation": device(_PRETRAINED), "full participation": full(_PRETRAINED)},
     tables=(
         PaperTable(
             (
-                Column("accuracy before the switch", "10% of 100 clients", _BEFORE),
-                Column("final accuracy", "10% of 100 clients", "final"),
+                Column("accuracy before the switch", "partial participation", _BEFORE),
+                Column("final accuracy", "partial participation", "final"),
                 Column("diversity before the switch", "full participation", _DIVERSITY),
                 Column("diversity after the switch", "full participation", f"{_AFTER} of diversity (min)"),
                 Column("cosine", "full participation", f"{_BEFORE} of cosine/earlier (min)"),
@@ -114,12 +114,12 @@ FIGURE1 = Recipe(
     ),
     seeds=SEEDS,
     cpu=RecipeScale(
-        note=f"{CPU_DEVICE_NOTE}; under full participation 30 clients of 8 local steps",
+        note=CPU_DEVICE_FULL_NOTE,
         seeds=3,
-        setups={"10% of 100 clients": CPU_DEVICE, "full participation": CPU_FULL},
+        setups={"partial participation": CPU_DEVICE, "full participation": CPU_FULL},
     ),
     panels=(
-        Panel("(a) test accuracy", "10% of 100 clients", "accuracy"),
+        Panel("(a) test accuracy", "partial participation", "accuracy"),
         Panel("(b) pseudo-gradient diversity", "full participation", "diversity"),
         Panel("(c) cosine with all earlier moves", "full participation", "cosine/earlier"),
         Panel("(c) cosine with the last move", "full participation", "cosine/previous"),
@@ -187,7 +187,7 @@ FIGURE4 = Recipe(
     ),
     seeds=SEEDS,
     cpu=RecipeScale(
-        note=f"{CPU_FULL_NOTE}; with 10 clients 20 local steps instead of 500",
+        note=CPU_FULL_SILO_NOTE,
         seeds=3,
         setups={"100 clients": CPU_FULL, "10 clients": CPU_SILO},
     ),
@@ -204,20 +204,20 @@ FIGURE6 = Recipe(
     name="rethinking/figure6",
     title="SCAFFOLD and FedDyn as initialisation: accuracy, train loss, and two diversities",
     setups={
-        "10% of 100 clients": device({**three(DEVICE_ALPHA), **_SCAFFOLD}),
+        "partial participation": device({**three(DEVICE_ALPHA), **_SCAFFOLD}),
         "full participation": full({**three(DEVICE_ALPHA), **_SCAFFOLD}),
     },
     tables=(
         PaperTable(
             (
-                Column("final accuracy", "10% of 100 clients", "final"),
+                Column("final accuracy", "partial participation", "final"),
                 Column(
                     "train loss before the switch",
-                    "10% of 100 clients",
-                    "mean:0.5:0.75 of losses/train (min)",
+                    "partial participation",
+                    "mean:0.4:0.75 of losses/train (min)",
                 ),
                 Column(
-                    "train loss after the switch", "10% of 100 clients", f"{_AFTER} of losses/train (min)"
+                    "train loss after the switch", "partial participation", f"{_AFTER} of losses/train (min)"
                 ),
                 Column("diversity", "full participation", _DIVERSITY),
                 Column(
@@ -269,13 +269,13 @@ FIGURE6 = Recipe(
     ),
     seeds=SEEDS,
     cpu=RecipeScale(
-        note=f"{CPU_DEVICE_NOTE}; under full participation 30 clients of 8 local steps",
+        note=CPU_DEVICE_FULL_NOTE,
         seeds=3,
-        setups={"10% of 100 clients": CPU_DEVICE, "full participation": CPU_FULL},
+        setups={"partial participation": CPU_DEVICE, "full participation": CPU_FULL},
     ),
     panels=(
-        Panel("(a) test accuracy", "10% of 100 clients", "accuracy"),
-        Panel("(b) train loss", "10% of 100 clients", "losses/train"),
+        Panel("(a) test accuracy", "partial participation", "accuracy"),
+        Panel("(b) train loss", "partial participation", "losses/train"),
         Panel("(c) pseudo-gradient diversity", "full participation", "diversity"),
         Panel(
             "(d) diversity of FedDyn's control variates", "full participation", "diversity/h_i", ("FedDyn",)

@@ -8,6 +8,7 @@ from fedkeel.experiments.recipes.rethinking.settings import (
     COMMON,
     CPU_DEVICE,
     CPU_DEVICE_NOTE,
+    CPU_DEVICE_SILO_NOTE,
     CPU_SILO,
     DEVICE,
     DEVICE_ALPHA,
@@ -111,10 +112,10 @@ FIGURE7 = Recipe(
     ),
     seeds=SEEDS,
     cpu=RecipeScale(
-        note=f"{CPU_DEVICE_NOTE}; the public data is CIFAR-10",
+        note=f"{CPU_DEVICE_NOTE}; the public data is CIFAR-100",
         seeds=3,
         settings=CPU_DEVICE,
-        lines={_PUBLIC: {"model.init": 'Pretrain("cifar10", epochs=5)'}},
+        lines={_PUBLIC: {"model.init": 'Pretrain("cifar100", epochs=5)'}},
     ),
     panels=(
         Panel(
@@ -183,7 +184,7 @@ FIGURE8 = Recipe(
     ),
     seeds=SEEDS,
     cpu=RecipeScale(
-        note=f"{CPU_DEVICE_NOTE}; cross-silo 20 local steps instead of 500",
+        note=CPU_DEVICE_SILO_NOTE,
         seeds=3,
         settings=CPU_DEVICE,
         lines={_SILO_ROW: CPU_SILO},
