@@ -11,7 +11,7 @@ from fedkeel.errors import ConfigError, did_you_mean
 if TYPE_CHECKING:
     from fedkeel.experiments.recipes.recipe import Recipe
 
-PAPERS = ("rethinking", "fedsagd", "beyond_smoothness")
+PAPERS = ("fedinit", "rethinking", "fedsagd", "beyond_smoothness")
 
 
 @cache

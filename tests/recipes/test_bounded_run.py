@@ -12,14 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import fedkeel as fk
-from fedkeel.experiments.recipes.beyond_smoothness import (
-    ProblemSettings,
-    describe,
-    half_square,
-    main,
-    problem,
-    run,
-)
+from fedkeel.experiments.reproduce.bounded_run import ProblemSettings, half_square, problem, run
 from fedkeel.theory import beyond_smoothness as bs
 
 pytestmark = pytest.mark.slow
@@ -41,9 +34,6 @@ def test_a_wide_relu_network_stays_under_the_bound(batch_size):
     assert outcome.lines[-1].bound == pytest.approx(
         (1 - bs.rate(c, outcome.steps)) ** SMALL.rounds * losses[0] + outcome.floor
     )
-    text = describe(outcome)
-    assert "Λ > 0: holds" in text
-    assert len(text.splitlines()) > 15
 
 
 def test_the_network_is_not_smooth_and_has_more_weights_than_samples():
@@ -58,9 +48,11 @@ def test_too_many_samples_are_refused():
         problem(ProblemSettings(clients=3, samples=2, inputs=4))
 
 
-def test_the_recipe_prints_its_table(capsys):
-    main(["--rounds", "10"])
-    assert " round         loss        bound" in capsys.readouterr().out
+def test_softplus_units_are_smooth_and_stay_under_the_bound_too():
+    outcome = run(ProblemSettings(**{**vars(SMALL), "smooth": True}))
+    assert outcome.bound.holds
+    assert all(line.loss <= line.bound * (1 + 1e-9) for line in outcome.lines)
+    assert outcome.found["L_pairs"] < 1.5 * outcome.found["L_power"]
 
 
 def quadratic(spectrum, clients, seed):

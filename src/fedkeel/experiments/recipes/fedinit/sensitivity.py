@@ -1,0 +1,90 @@
+"""FedInit's Figure 1: how the accuracy depends on the local interval K and on β."""
+
+from __future__ import annotations
+
+from fedkeel.experiments.recipes.claims import Peaks, Similar, better
+from fedkeel.experiments.recipes.fedinit.settings import ASSUMED, SMALL, SMALL_NOTE, SMOOTHED, setup
+from fedkeel.experiments.recipes.recipe import Column, Panel, PaperTable, Recipe, RecipeScale
+
+SPLIT = "10%-100 Dir-0.6"
+EPOCHS = (1, 2, 5, 10, 20, 40)
+BETAS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2)
+
+_ASSUMED_SETUP = (
+    f"Figure 1 names CIFAR-10 and no more: {SPLIT} with ResNet-18-GN, the setup of Figure 2a, is taken.",
+)
+
+
+def _beta(value: float) -> str:
+    return f"β = {value:g}"
+
+
+FIGURE_1B = Recipe(
+    name="fedinit/figure1b",
+    title="FedInit: accuracy against the relaxed coefficient β, CIFAR-10",
+    setups={"β": setup(SPLIT, lines={_beta(value): f"FedInit(beta={value:g})" for value in BETAS})},
+    tables=(
+        PaperTable(
+            (Column("accuracy", "β", SMOOTHED), Column("norm of the model", "β", "final of norm (min)"))
+        ),
+    ),
+    panels=(
+        Panel("accuracy against β", "β", "accuracy", against="rows"),
+        Panel("accuracy", "β", "accuracy"),
+        Panel("norm of the model", "β", "norm", log=True),
+    ),
+    claims=(
+        better(
+            "A β within the valid range improves on β = 0 (vanilla FedAvg)",
+            (_beta(0.05), _beta(0.1)),
+            _beta(0.0),
+            "accuracy",
+        ),
+        Similar(
+            "The accuracy is stable within the valid range: within 3 points from β = 0.02 to 0.1",
+            (_beta(0.02), _beta(0.05)),
+            (_beta(0.05), _beta(0.1)),
+            within=3.0,
+            columns=("accuracy",),
+        ),
+        Peaks(
+            "There is a best β between none and the largest",
+            tuple(map(_beta, BETAS)),
+            ("accuracy",),
+        ),
+        better(
+            "Beyond a threshold training diverges quickly: β = 0.2 ends 5 points below 0 and 0.05 or more",
+            (_beta(0.0), _beta(0.05)),
+            _beta(0.2),
+            "accuracy",
+            by=5.0,
+        ),
+        better(
+            "… and the model grows without bound: its norm is 100 above that of β = 0 and 0.05 or more",
+            (_beta(0.0), _beta(0.05)),
+            _beta(0.2),
+            "norm of the model",
+            by=100.0,
+        ),
+    ),
+    assumptions=(
+        *_ASSUMED_SETUP,
+        "The values of β on the axis are in the picture only: from 0 to 0.2 are taken; at 10 % participation "
+        "β = 0.1 is β·C/N = 1, from where docs/relaxed.md expects divergence.",
+        "“Stable within its valid range” is read as within 3 points for β from 0.02 to 0.1; the paper gives "
+        "no margin.",
+        "“Will diverge quickly” is read as a loss of 5 points and a norm that is larger by 100 at the end, "
+        "at β = 0.2; an accuracy alone can hide a divergence.",
+        "That a positive β improves on β = 0 is said of Figure 1b as “great potential to improve "
+        "performance”.",
+        *ASSUMED,
+    ),
+    seeds=3,
+    cpu=RecipeScale(
+        note=SMALL_NOTE.format(model="ResNet-18-GN", rounds=500)
+        + " At Dir-0.1 the same runs of one seed, 150 rounds, showed no gain: 35.2 % with β = 0.1, 35.3 % "
+        "with 0.",
+        seeds=5,
+        settings=SMALL,
+    ),
+)
