@@ -154,8 +154,9 @@ CPU_DEVICE_SILO_NOTE = f"{_CPU_ALL}; {_DEVICE_WORK}; {_SILO_WORK}"
 CPU_FULL_SILO_NOTE = f"{_CPU_ALL}; {_FULL_WORK}; {_SILO_WORK}"
 CPU_FEATURES_NOTE = (
     "ResNet-20 on CIFAR-100 and 10 clients as in the paper, but 40 rounds of 10 local steps instead of 300 "
-    "of 500, no augmentation, a decay of the rate that ends where the paper's does, features every 5 rounds"
+    f"of 500, {_SHORTER}, features every 5 rounds"
 )
+CPU_TABLE1_NOTE = f"60 rounds, {_SHORTER}; {_DEVICE_WORK}; with 10 clients 20 local steps instead of 100"
 
 SWITCHES = "The switch comes after 75 % of the rounds (§3.4), wherever a figure does not say."
 MODEL_NORM = (
