@@ -178,7 +178,6 @@ def test_figures_that_show_the_same_runs_share_them(scale, tmp_path: Path):
         assert len({jobs(name, scale, tmp_path, *key).directory for name, *key in group}) == 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scale", [PAPER, CPU, SMOKE])
 def test_every_run_at_every_scale_is_an_experiment(scale, tmp_path: Path):
     for recipe in RECIPES:
@@ -204,4 +203,4 @@ def test_rows_with_settings_of_their_own_are_small_at_scale_smoke(tmp_path: Path
     silo = jobs("figure8", SMOKE, tmp_path, "FedDyn", "cross-silo").table
     assert (silo["rounds"], silo["data"]["name"], silo["model"]["name"]) == (20, "digits", "mlp")
     public = jobs("figure7", SMOKE, tmp_path, "IID", "public data→FedAvg").table
-    assert public["model"]["init"] == 'Pretrain("digits", epochs=1)'
+    assert public["model"]["init"].startswith("Pretrain(data='digits', epochs=1")
