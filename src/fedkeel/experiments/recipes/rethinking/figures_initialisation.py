@@ -15,14 +15,12 @@ from fedkeel.experiments.recipes.rethinking.settings import (
     FEDAVG,
     NOT_SAID_SPLIT,
     SEEDS,
-    SILO,
-    SILO_ALPHA,
     SWITCH,
     TRAIN_LOSS,
     TWO_STAGES,
     device,
     feddyn,
-    probes_of,
+    silo_line,
     switched,
 )
 
@@ -146,7 +144,7 @@ FIGURE8 = Recipe(
             DEVICE,
             {
                 _DEVICE_ROW: _FEDDYN,
-                _SILO_ROW: Line(feddyn(SILO_ALPHA), {**SILO, "probes": probes_of(_FEDDYN)}),
+                _SILO_ROW: silo_line(DEVICE),
             },
         )
     },

@@ -99,6 +99,12 @@ def probes_of(method: str) -> list[str]:
     return ["losses", "diversity", "cosine", *of_memories]
 
 
+def silo_line(beside: Settings) -> Line:
+    """Return cross-silo FedDyn as a row of a setup with other settings: what is not the same there."""
+    other = {key: value for key, value in SILO.items() if beside[key] != value}
+    return Line(feddyn(SILO_ALPHA), {**other, "probes": probes_of(feddyn(SILO_ALPHA))})
+
+
 def device(methods: Mapping[str, str | Line], *, iid: bool = False) -> Setup:
     """Return CIFAR-100 over 100 clients, a tenth of them in every round."""
     return Setup(DEVICE_IID if iid else DEVICE, methods)
