@@ -9,7 +9,7 @@ WORKERS ?= auto
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 \
 	--dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test check format lint types imports fast unit golden docs examples wheel bench hooks clean
+.PHONY: help demo test check format lint types imports fast unit golden docs recipes examples wheel bench hooks clean
 
 help:  ## what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 10
@@ -55,6 +55,9 @@ golden: $(STAMP)  ## write the golden traces anew: a commit of its own, with its
 docs: $(STAMP)  ## write the pages of docs/ that are generated from the code; DOCS=--measure measures anew
 	$(BIN)/python docs/generate.py $(DOCS)
 	$(BIN)/python -m fedkeel.cli.methods
+
+recipes: $(STAMP)  ## every table and figure of the papers at the scale of seconds
+	FEDKEEL_RECIPES=all $(PYTEST) --dist load tests/recipes/test_smoke.py
 
 examples: $(STAMP)  ## the Transformer and the notebook, with the packages they need (two minutes)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,examples]"

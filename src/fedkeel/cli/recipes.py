@@ -28,12 +28,18 @@ fedkeel recipes show fedsagd/table2
 
 fedkeel recipes --json > recipes.json"""
 
+_SHOW = """[bold]Examples[/]
+
+fedkeel recipes show fedsagd/table2
+
+fedkeel recipes show rethinking/figure1 --json > figure1.json"""
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
     group = typer.Typer()
     group.callback(invoke_without_command=True, epilog=_EXAMPLES)(recipes)
-    group.command()(show)
+    group.command(epilog=_SHOW)(show)
     app.add_typer(group, name="recipes")
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from fedkeel.errors import ConfigError, did_you_mean
+from fedkeel.errors import ConfigError
 
 if TYPE_CHECKING:
     from fedkeel.experiments.recipes.recipe import Recipe
@@ -24,10 +25,14 @@ def all_recipes() -> dict[str, Recipe]:
 def find_recipe(name: str) -> Recipe:
     """Return a recipe by its name; case, hyphens and spaces do not matter."""
     known = all_recipes()
-    plain = {_plain(one): one for one in known}
-    if _plain(name) not in plain:
-        raise ConfigError(f"there is no recipe {name!r}; {did_you_mean(name, known)}; see `fedkeel recipes`")
-    return known[plain[_plain(name)]]
+    found = [one for one in known if _plain(one) == _plain(name)]
+    if found:
+        return known[found[0]]
+    of_papers = [one for one in known if _plain(one).rpartition("/")[2] == _plain(name)]
+    near = get_close_matches(name, known, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = f": say of which paper: {', '.join(of_papers)}" if of_papers else hint
+    raise ConfigError(f"there is no recipe {name!r}{hint}\nlist them: fedkeel recipes")
 
 
 def _plain(name: str) -> str:

@@ -172,7 +172,9 @@ def _chosen(
         if len(matches) != 1:
             if _matches(name, in_paper) and not matches:
                 raise ConfigError(f"{name!r} is not run in {where}: choose from {', '.join(known)}")
-            raise ConfigError(f"there is no {name!r} in {where}; {did_you_mean(name, matches or known)}")
+            if matches:
+                raise ConfigError(f"{name!r} may be {' or '.join(matches)} in {where}: write it out")
+            raise ConfigError(f"there is no {name!r} in {where}; {did_you_mean(name, known)}")
         found += matches
     return tuple(name for name in known if name in found)
 

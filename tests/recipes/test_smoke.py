@@ -1,0 +1,45 @@
+"""Every recipe's scale of seconds works from plan to page; `make recipes` runs all, `make test` some."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from fedkeel.experiments.recipes import all_recipes
+from fedkeel.experiments.reproduce.carrying_out import carry_out_plan
+from fedkeel.experiments.reproduce.outcome import shown_tables
+from fedkeel.experiments.reproduce.page import draw_panel, write_page
+from fedkeel.experiments.reproduce.plan import plan
+
+SOME = ("fedinit/figure1b", "poster/costs", "rethinking/figure8", "fedsagd/figure1", "fedsagd/table8")
+ALL = os.environ.get("FEDKEEL_RECIPES") == "all"
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="session")
+def out(tmp_path_factory):
+    """One directory for all recipes, so that what they share is run once."""
+    return tmp_path_factory.mktemp("reproduce")
+
+
+@pytest.mark.parametrize("name", list(all_recipes()) if ALL else SOME)
+def test_the_smoke_scale_works(name, out):
+    recipe = all_recipes()[name]
+    outcome = carry_out_plan(plan(recipe, "smoke", out), workers=1)
+    assert set(outcome.plan.setups) == set(recipe.setups)
+    assert len(outcome.results) == len(outcome.plan.jobs)
+    unread = [
+        (cell.key, key.seed, result.problem)
+        for cell in outcome.cells.values()
+        if not cell.scores
+        for key, result in outcome.results.items()
+        if key.row == cell.key.row
+    ]
+    assert unread == []
+    assert all(table.rows for table in shown_tables(outcome))
+    assert [panel.title for panel in recipe.panels if draw_panel(outcome, panel) is None] == []
+    assert [one.claim.text for one in outcome.claims if one.finding == "not run"] == []
+    write_page(outcome, f"fedkeel reproduce {name} --scale smoke")
+    assert (outcome.plan.directory / "page.html").stat().st_size > 2000
