@@ -1,8 +1,8 @@
-"""Rethinking's Figures 1, 4 and 6: regularisation methods by accuracy, diversity and cosine."""
+"""Rethinking's Figures 1 and 4: regularisation methods, and FedDyn→FedAvg with 100 and 10 clients."""
 
 from __future__ import annotations
 
-from fedkeel.experiments.recipes.claims import BetterColumn, Between, Similar, SmallerDrop, better
+from fedkeel.experiments.recipes.claims import Between, Similar, SmallerDrop, better
 from fedkeel.experiments.recipes.recipe import Column, Panel, PaperTable, Recipe, RecipeScale
 from fedkeel.experiments.recipes.rethinking.settings import (
     COMMON,
@@ -196,90 +196,5 @@ FIGURE4 = Recipe(
         Panel("(a) train loss, 100 clients", "100 clients", "losses/train"),
         Panel("(b) test accuracy, 10 clients", "10 clients", "accuracy"),
         Panel("(b) train loss, 10 clients", "10 clients", "losses/train"),
-    ),
-)
-
-_SCAFFOLD = {"SCAFFOLD": "SCAFFOLD", "SCAFFOLD→FedAvg": switched("SCAFFOLD")}
-FIGURE6 = Recipe(
-    name="rethinking/figure6",
-    title="SCAFFOLD and FedDyn as initialisation: accuracy, train loss, and two diversities",
-    setups={
-        "partial participation": device({**three(DEVICE_ALPHA), **_SCAFFOLD}),
-        "full participation": full({**three(DEVICE_ALPHA), **_SCAFFOLD}),
-    },
-    tables=(
-        PaperTable(
-            (
-                Column("final accuracy", "partial participation", "final"),
-                Column(
-                    "train loss before the switch",
-                    "partial participation",
-                    "mean:0.4:0.75 of losses/train (min)",
-                ),
-                Column(
-                    "train loss after the switch", "partial participation", f"{_AFTER} of losses/train (min)"
-                ),
-                Column("diversity", "full participation", _DIVERSITY),
-                Column(
-                    "diversity of h_i, early", "full participation", "mean:0.05:0.25 of diversity/h_i (min)"
-                ),
-                Column("diversity of h_i, late", "full participation", "mean:0.75:1 of diversity/h_i (min)"),
-                Column(
-                    "diversity of c_i, early", "full participation", "mean:0.05:0.25 of diversity/c_i (min)"
-                ),
-                Column("diversity of c_i, late", "full participation", "mean:0.75:1 of diversity/c_i (min)"),
-            )
-        ),
-    ),
-    claims=(
-        better(
-            "SCAFFOLD is no good initialisation: SCAFFOLD→FedAvg ends below SCAFFOLD",
-            "SCAFFOLD",
-            "SCAFFOLD→FedAvg",
-            "final accuracy",
-        ),
-        better("FedDyn is one: FedDyn→FedAvg ends above FedDyn", TWO_STAGES, "FedDyn", "final accuracy"),
-        BetterColumn(
-            "The switch to FedAvg lowers the train loss, for both",
-            ("train loss after the switch", "train loss before the switch"),
-            (TWO_STAGES, "SCAFFOLD→FedAvg"),
-        ),
-        better("Both have a lower diversity than FedAvg", ("FedDyn", "SCAFFOLD"), "FedAvg", "diversity"),
-        better("FedDyn has a much lower diversity than SCAFFOLD", "FedDyn", "SCAFFOLD", "diversity"),
-        BetterColumn(
-            "The diversity of FedDyn's control variates grows",
-            ("diversity of h_i, early", "diversity of h_i, late"),
-            ("FedDyn",),
-        ),
-        BetterColumn(
-            "The diversity of SCAFFOLD's control variates does not grow noticeably (by less than 1)",
-            ("diversity of c_i, late", "diversity of c_i, early"),
-            ("SCAFFOLD",),
-            by=-1.0,
-        ),
-    ),
-    assumptions=(
-        NOT_SAID_SPLIT.format("Non-IID"),
-        "Participation is not said: 10 % for accuracy and train loss, full for diversities, as in §3.2.",
-        "The server's control variate is the mean of the clients', so the diversity of control variates is "
-        "that of all clients', as in (1).",
-        TRAIN_LOSS,
-        OTHERS,
-        *COMMON,
-    ),
-    seeds=SEEDS,
-    cpu=RecipeScale(
-        note=CPU_DEVICE_FULL_NOTE,
-        seeds=3,
-        setups={"partial participation": CPU_DEVICE, "full participation": CPU_FULL},
-    ),
-    panels=(
-        Panel("(a) test accuracy", "partial participation", "accuracy"),
-        Panel("(b) train loss", "partial participation", "losses/train"),
-        Panel("(c) pseudo-gradient diversity", "full participation", "diversity"),
-        Panel(
-            "(d) diversity of FedDyn's control variates", "full participation", "diversity/h_i", ("FedDyn",)
-        ),
-        Panel("(d) diversity of SCAFFOLD's", "full participation", "diversity/c_i", ("SCAFFOLD",)),
     ),
 )
