@@ -21,7 +21,7 @@ from fedkeel.experiments.recipes.rethinking.settings import (
 
 _THROUGHOUT, _BEFORE, _AFTER = "mean:0.05:1", "mean:0.05:0.75", "mean:0.75:1"
 _NON_IID_ROW, _IID_ROW, _FEDDYN_ROW = "FedAvg, Non-IID", "FedAvg, IID", "FedDyn, Non-IID"
-_LINES = {
+_LINES: dict[str, str | Line] = {
     _NON_IID_ROW: FEDAVG,
     _IID_ROW: Line(FEDAVG, {"data.split": IID}),
     _FEDDYN_ROW: feddyn(SILO_ALPHA),
