@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ from problems import half_square, tiny_net
 from torch import nn
 
 import fedkeel as fk
+from fedkeel import probes
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.report import Trial, find_verdict
+from fedkeel.report import Trial, find_verdict, parse_measure
+from fedkeel.report.tables import models_of, score
 
 PROBLEM = tiny_net([3, 8, 5, 11])
 OPTIONS: dict[str, Any] = {"cohort": 2, "work": fk.Work(epochs=1, batch_size=3, lr=0.1), "engine": "serial"}
@@ -54,6 +57,28 @@ def test_a_comparison_writes_its_page(tmp_path: Path) -> None:
     assert "<svg" in page
     assert "steered" in page
     assert set(found.results) == {("plain", 4), ("steered", 4)}
+
+
+def test_a_comparison_has_the_columns_that_are_asked_for(tmp_path: Path) -> None:
+    found = fk.compare(train, [fk.FedAvg()], seeds=2, target=1.0, columns="top,gradients_to_target")
+    assert " ".join(str(found).split()).startswith("method top accuracy gradient steps to 100 %")
+    steps = sum(row["gradients"] for row in found.results["FedAvg(lr=1.0)", 0].history)
+    assert found.table[0].missed == 2
+    assert found.table[0].limits["gradients"] <= steps
+    assert f"{found.table[0].limits['gradients']}+" in str(found)
+    other = found.with_columns(["last:2", "final of norm (min)"])
+    assert "final norm" in str(other)
+    assert "final norm" in other._repr_html_()
+    assert "<th>final norm</th>" in other.save_page(tmp_path / "page.html").read_text()
+    assert other.verdict == found.verdict
+    with pytest.raises(fk.ConfigError, match=r"the history has no column 'nrm'; did you mean 'norm'"):
+        found.with_columns("final of nrm (min)")
+
+
+def test_a_measure_may_name_its_column() -> None:
+    found = fk.sweep(scored({}), [1e-9, 0.1], seeds=1, measure="mean:0.5:1 of loss (min)")
+    assert found.measure == "mean:0.5:1 of loss (min)"
+    assert found.best == 0.1
 
 
 def test_a_run_that_diverges_is_a_result_of_a_comparison() -> None:
@@ -170,6 +195,20 @@ def test_without_a_test_set_values_are_compared_by_validation_data() -> None:
             "metric = 'acuracy': the history has no such column; did you mean 'accuracy'",
         ),
         (lambda: fk.sweep(scored({}), [0.1], metric="f1"), "metric = 'f1': say which is better"),
+        (
+            lambda: fk.sweep(scored({}), [0.1], measure="top of loss (min)", metric="loss"),
+            "measure = 'top of loss (min)' and metric = 'loss': both name a column: leave one out",
+        ),
+        (lambda: fk.compare(train, [fk.FedAvg()], columns="tops"), "no column 'tops'; did you mean 'top'?"),
+        (
+            lambda: fk.sweep(scored({}), [0.1], seeds=1, columns="final of los (min)"),
+            "final of los (min): the history has no column 'los'; did you mean 'loss'?",
+        ),
+        (lambda: fk.compare(fk.FedAvg(), [fk.FedAvg()]), "run = FedAvg(lr=1.0): give a function of a method"),
+        (lambda: fk.compare(train, fk.FedAvg()), "methods = FedAvg(lr=1.0): give several in a list"),
+        (lambda: fk.sweep(train, 0.1), "values = 0.1: give several in a list, as in [0.1]"),
+        (lambda: fk.sweep(train, "abc"), "values = 'abc': give several in a list, as in ['abc']"),
+        (lambda: fk.compare(train, [fk.FedAvg()], seeds=1.5), "seeds = 1.5: give several in a list"),
         (lambda: fk.sweep(lambda value, seed: None, [1]), "1, seed 0: the function returned NoneType"),
     ],
 )
@@ -294,3 +333,21 @@ def test_a_result_is_not_evaluated_where_there_is_no_device() -> None:
     )
     with pytest.raises(fk.ConfigError, match=r"device = 'cuda:77': PyTorch cannot compute there"):
         result.evaluate(data, device="cuda:77")
+
+
+def test_every_column_of_every_probe_has_a_score() -> None:
+    """The names are those of the history's rows; a method's further models are no matter of probes."""
+    asked = [make() for make in probes.PROBES]
+    once = [replace(probe, every=1) for probe in asked if not isinstance(probe, probes.Cosine)]
+    history = train(fk.FedDyn(), rounds=4, probes=[*once, probes.Cosine(exact=(2,), every=1)]).history
+    reported = [name for name, value in history[-1].items() if isinstance(value, float) and name != "lr"]
+    assert {"diversity", "divergence", "drift", "local_updates", "cosine/round-2", "losses/gap"} <= {
+        *reported
+    }
+    trial = Trial("FedDyn", 0, history)
+    for column in reported:
+        values = [row[column] for row in history[2:] if row[column] is not None]
+        found = score(trial, parse_measure(f"mean:0.5:1 of {column} (min)"))
+        assert found == pytest.approx(sum(values) / len(values)), column
+        if column not in ("loss", "accuracy"):
+            assert models_of([trial], column) == ["x"]

@@ -25,6 +25,7 @@ RUN_COLUMNS = (
 VALIDATION = "validation_"  # begins the columns of validation data, as validation_accuracy
 PROBE_COLUMNS = ("global_update", "local_updates", "drift", "divergence", "diversity")
 COLUMNS = RUN_COLUMNS + PROBE_COLUMNS
+_PROBE_KINDS = ("cosine", "losses", "excess", "clients", "switching", "costs", "layers")
 
 
 class ShownScore(NamedTuple):
@@ -46,5 +47,15 @@ def shown_score(row: Mapping[str, Any]) -> ShownScore | None:
 
 def shown_value(column: str, value: float) -> str:
     """Return a value of a column of the history as text, an accuracy in percent."""
-    is_accuracy = column.removeprefix(VALIDATION).startswith("accuracy")
-    return f"{100 * value:.1f} %" if is_accuracy else f"{value:.4f}"
+    return f"{100 * value:.1f} %" if is_accuracy(column) else f"{value:.4f}"
+
+
+def is_accuracy(column: str) -> bool:
+    """Tell whether a column is an accuracy, which is written in percent: of any model, on any data."""
+    return column.removeprefix(VALIDATION).startswith("accuracy")
+
+
+def is_diagnostic(column: str) -> bool:
+    """Tell whether a column is of the run itself or of one of fedkeel's probes, and no score of a model."""
+    kind = column.partition("/")[0]
+    return kind in (*PROBE_COLUMNS, *_PROBE_KINDS) or (kind in RUN_COLUMNS and kind != "loss")

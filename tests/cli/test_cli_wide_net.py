@@ -84,6 +84,7 @@ UNUSUAL = [
     "runs .",
     "runs done",
     "compare done --method fedavg --seeds 1 --measure smoothed:50",
+    "compare small.toml --method feddyn --seeds 1 --measure 'top of loss/gamma (min)' --columns 'top;final'",
     "split done --clients 1",
     "split small.toml --split IID --held-out 3 --json",
     "explain --method scaffold",

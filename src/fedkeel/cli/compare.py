@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
-from fedkeel.errors import ConfigError, Diverged, Stopped, StorageError
+from fedkeel.cli.wide_table import print_table
+from fedkeel.errors import Diverged, Stopped, StorageError
 from fedkeel.experiments import COMPARISON_FILE
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.progress import RunProgress, console, plain_table
+from fedkeel.progress import RunProgress, console
+from fedkeel.report.table_columns import COLUMNS, parse_columns
 
 if TYPE_CHECKING:
     from fedkeel.experiments.comparison import Comparison
@@ -25,6 +27,8 @@ _COMPARE_EXAMPLES = """[bold]Examples[/]
 fedkeel compare --method fedavg --method scaffold --method feddyn --seeds 5 --target 0.9
 
 fedkeel compare --method fedavg --method "relaxed(scaffold, beta=0.1)" --rounds 100 --out runs/relaxed
+
+fedkeel compare --method fedavg --method fedcm --columns top,smoothed:50,rounds_to_target --target 0.8
 
 fedkeel compare experiment.toml --method fedavg --method fedcm --json > table.json
 
@@ -45,12 +49,13 @@ def register(app: typer.Typer) -> None:
     app.command(epilog=_COMPARE_EXAMPLES)(compare)
 
 
-def demo(out: opt.Out = None, as_json: opt.Json = False) -> None:
+def demo(columns: opt.TableColumns = None, out: opt.Out = None, as_json: opt.Json = False) -> None:
     """See a result in a minute: three methods × three seeds on digits, on clients that differ strongly."""
     from fedkeel.experiments.comparison import Comparison  # noqa: PLC0415  heavy
 
     base = Experiment().with_settings(_DEMO)
-    _run_comparison(Comparison.of(_DEMO_METHODS, 3, base), out or paths.fresh("demo"), as_json=as_json)
+    comparison = Comparison.of(_DEMO_METHODS, 3, base, columns=COLUMNS if columns is None else columns)
+    _run_comparison(comparison, out or paths.fresh("demo"), as_json=as_json)
 
 
 @opt.takes_experiment(leave_out=("method", "seed"))
@@ -58,13 +63,8 @@ def compare(
     experiment: Experiment,
     method: opt.Methods,
     seeds: opt.Seeds = 3,
-    measure: Annotated[
-        str,
-        typer.Option(
-            metavar="RULE",
-            help="What counts: final, last:K (mean of the last K rounds), top, or smoothed:K (FedInit's).",
-        ),
-    ] = "final",
+    measure: opt.MeasureRule = "final",
+    columns: opt.TableColumns = None,
     out: opt.Out = None,
     as_json: opt.Json = False,
 ) -> None:
@@ -75,33 +75,27 @@ def compare(
     """
     from fedkeel.experiments.comparison import Comparison  # noqa: PLC0415  heavy
 
-    _check_measure(measure, experiment.rounds)
-    comparison = Comparison.of(method, seeds, experiment, measure)
+    asked = COLUMNS if columns is None else columns
+    comparison = Comparison.of(method, seeds, experiment, measure, asked)
     _run_comparison(comparison, out or paths.fresh("compare"), as_json=as_json)
 
 
-def _check_measure(text: str, rounds: int) -> None:
-    """Refuse a mean over more rounds than there are."""
-    from fedkeel.report.measures import MeanOfLast, parse_measure  # noqa: PLC0415
-
-    measure = parse_measure(text)
-    if isinstance(measure, MeanOfLast) and measure.rounds > rounds:
-        raise ConfigError(f"--measure {text}: the runs have {rounds} rounds: give last:{rounds} or less")
-
-
-def go_on(directory: Path, rounds: int | None, *, as_json: bool) -> None:
-    """Go on with the comparison in a directory."""
+def go_on(directory: Path, rounds: int | None, columns: str | None, *, as_json: bool) -> None:
+    """Go on with the comparison in a directory, with other columns where they are given."""
     from fedkeel.experiments.comparison import Comparison  # noqa: PLC0415  heavy
+    from fedkeel.experiments.scoring import check_scoring  # noqa: PLC0415
 
     comparison = Comparison.load(directory)
     longer = [] if rounds is None else [f"rounds={rounds}"]
-    checked = comparison.base.with_settings(longer)
-    _run_comparison(comparison._replace(base=checked), directory, as_json=as_json)
+    comparison = comparison._replace(base=comparison.base.with_settings(longer))
+    if columns is not None:
+        comparison = comparison._replace(columns=parse_columns(columns))
+        runs = [comparison.experiment(method, 0) for method in comparison.methods]
+        check_scoring(runs, comparison.measure, comparison.columns)
+    _run_comparison(comparison, directory, as_json=as_json)
 
 
 def _run_comparison(comparison: Comparison, out: Path, *, as_json: bool) -> None:
-    from fedkeel.report.tables import why_diverged  # noqa: PLC0415
-
     _check_free(out)
     try:
         trials = _train_all(comparison, out, quiet=as_json)
@@ -115,6 +109,13 @@ def _run_comparison(comparison: Comparison, out: Path, *, as_json: bool) -> None
         print(json.dumps(found, ensure_ascii=False, indent=2))
     else:
         print_report(found, trials)
+    refuse_diverged(trials)
+
+
+def refuse_diverged(trials: list[Trial]) -> None:
+    """End a command, whose table is printed, with the exit code of runs that diverged."""
+    from fedkeel.report.tables import why_diverged  # noqa: PLC0415
+
     problems = [(trial, reason) for trial in trials if (reason := why_diverged(trial)) is not None]
     if problems:
         first, reason = problems[0]
@@ -168,7 +169,7 @@ def report(comparison: Comparison, trials: list[Trial], out: Path) -> dict[str, 
     """Return the comparison's numbers for people and programs."""
     from fedkeel.report import find_verdict, reachable_target, summarise  # noqa: PLC0415
 
-    target = comparison.base.target or reachable_target(trials)
+    target = comparison.base.target or reachable_target(trials, comparison.score.metric)
     verdict = find_verdict(trials, comparison.score)
     folders = {(job.method, job.seed): str(job.directory) for job in comparison.jobs(out)}
     return {
@@ -176,7 +177,10 @@ def report(comparison: Comparison, trials: list[Trial], out: Path) -> dict[str, 
         "page": str(out / "page.html"),
         "command": comparison.command(),
         "target": target,
-        "methods": [line._asdict() for line in summarise(trials, target, comparison.score)],
+        "columns": list(comparison.columns),
+        "methods": [
+            line._asdict() for line in summarise(trials, target, comparison.score, comparison.columns)
+        ],
         "verdict": verdict.as_dict(),
         "runs": [
             {
@@ -200,9 +204,10 @@ def _write_page(comparison: Comparison, trials: list[Trial], path: Path) -> None
         f"{_listed(comparison.methods)} on {comparison.base.data.name}",
         trials,
         verdict=find_verdict(trials, comparison.score),
-        target=comparison.base.target or reachable_target(trials),
+        target=comparison.base.target or reachable_target(trials, comparison.score.metric),
         commands=[comparison.command(), comparison.command_of_run(comparison.methods[-1], 0)],
         settings=comparison.base.to_toml(),
+        columns=comparison.columns,
         clients=comparison.clients(path.parent),
     )
     with storage_errors(path):
@@ -217,9 +222,10 @@ def print_report(found: dict[str, Any], trials: list[Trial]) -> None:
 
     screen = console()
     target, measure = found["target"], parse_measure(found["verdict"]["measure"])
-    lines = [cells(line) for line in summarise(trials, target, measure)]
+    columns = found["columns"]
+    lines = [cells(line, columns) for line in summarise(trials, target, measure, columns)]
     screen.print()
-    screen.print(plain_table(headings(target, measure), lines))
+    print_table(screen, headings(target, measure, columns), lines)
     text = f"\n{found['verdict']['sentence']}"
     if Path(found["page"]).exists():
         text += f"\n\nPage with curves: {found['page']}"

@@ -52,6 +52,24 @@ Seeds = Annotated[int, typer.Option(min=1, metavar="N", help="Number of seeds: 0
 _VALUES = typer.Option(metavar="A,B,…", help="Its values, separated by commas (or ; where they hold commas).")
 Values = Annotated[str, _VALUES]
 ValuesOrUsual = Annotated[str | None, _VALUES]
+MeasureRule = Annotated[
+    str,
+    typer.Option(
+        "--measure",
+        metavar="RULE",
+        help="What counts: final, last:K (mean of the last K rounds), top, smoothed:K (FedInit's), mean:A:B "
+        '(of a part of the run, as 0.5:1); of another column as "final of loss (min)".',
+    ),
+]
+TableColumns = Annotated[
+    str | None,
+    typer.Option(
+        "--columns",
+        metavar="A,B,…",
+        help="Columns of the table: accuracy (by the measure), any measure, seconds, and rounds_to_target, "
+        "bytes_, gradients_ or seconds_to_target.",
+    ),
+]
 Samples = Annotated[int, typer.Option(min=2, help="Samples on which models are compared.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 

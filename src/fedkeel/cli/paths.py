@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-from fedkeel.errors import StorageError
+from fedkeel.errors import ConfigError, StorageError
 from fedkeel.experiments import COMPARISON_FILE
 from fedkeel.studies import STUDY_FILE
 
@@ -69,6 +69,14 @@ def about_study(directory: Path, kind: str) -> str:
     command = {"sweep": "sweep", "search": "tune"}.get(kind, f"study {kind.removesuffix(' study')}")
     article = "an" if kind[0] in "aeiou" else "a"
     return f"holds {article} {kind}: go on with the same `fedkeel {command}` line and --out {directory}"
+
+
+def refuse_columns(directory: Path, columns: str | None) -> None:
+    """Refuse --columns of what has no table of methods or values."""
+    if columns is not None and directory.exists():
+        raise ConfigError(
+            f"--columns {columns}: {directory} is no comparison or sweep and has no such table: leave it out"
+        )
 
 
 def why_unreadable(problem: Exception) -> str:

@@ -61,14 +61,16 @@ def run(experiment: Experiment, out: opt.Out = None, as_json: opt.Json = False) 
 def resume(
     directory: opt.Directory,
     rounds: Annotated[int | None, typer.Option(min=1, help="Go on to this many rounds in all.")] = None,
+    columns: opt.TableColumns = None,
     as_json: opt.Json = False,
 ) -> None:
     """Go on with a run or a comparison that was stopped; the result is as if it never had been."""
     if (directory / COMPARISON_FILE).exists():
         from fedkeel.cli.compare import go_on  # noqa: PLC0415
 
-        go_on(directory, rounds, as_json=as_json)
+        go_on(directory, rounds, columns, as_json=as_json)
         return
+    paths.refuse_columns(directory, columns)
     kind = paths.kind_of_study(directory)
     if kind is not None:
         raise StorageError(f"{directory}: {paths.about_study(directory, kind)}")
@@ -133,8 +135,10 @@ def summarise(experiment: Experiment, result: Result, directory: Path) -> dict[s
         "accuracies": {key: value for key, value in last.items() if key.startswith("accuracy/")},
         "best": best_round(rows, None if result.best is None else result.best.describe()),
         "target": experiment.target,
-        "rounds_to_target": None if cost is None else cost[0],
-        "bytes_to_target": None if cost is None else cost[1],
+        "rounds_to_target": None if cost is None else cost.rounds,
+        "bytes_to_target": None if cost is None else cost.bytes,
+        "gradients_to_target": None if cost is None else cost.gradients,
+        "seconds_to_target": None if cost is None else cost.seconds,
         "bytes_down": sum(row["bytes_down"] for row in rows),
         "bytes_up": sum(row["bytes_up"] for row in rows),
         "seconds": sum(row["seconds"] for row in rows),
@@ -143,7 +147,8 @@ def summarise(experiment: Experiment, result: Result, directory: Path) -> dict[s
 
 
 def _print(name: str, found: dict[str, Any]) -> None:
-    from fedkeel.report.tables import shown_best, shown_bytes  # noqa: PLC0415
+    from fedkeel.report.tables import shown_best  # noqa: PLC0415
+    from fedkeel.report.target_costs import shown_bytes  # noqa: PLC0415
 
     sent = shown_bytes(found["bytes_down"] + found["bytes_up"])
     parts = [f"accuracy {_percent(found['accuracy'])}"] if found["loss"] is not None else []
@@ -157,7 +162,11 @@ def _print(name: str, found: dict[str, Any]) -> None:
     if found["target"] is not None:
         reached = found["rounds_to_target"]
         shown = f"{_percent(found['target'])}"
-        what = f"reached after round {reached}" if reached is not None else "not reached"
+        what = (
+            f"reached after round {reached}"
+            if reached is not None
+            else f"not reached in {found['rounds']} rounds"
+        )
         lines.append(f"  target {shown} {what}")
     quoted = shlex.quote(found["directory"])
     lines += [f"  kept in {found['directory']}", f"  look at it: fedkeel show {quoted}"]

@@ -12,11 +12,13 @@ import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
+from fedkeel.cli.compare import refuse_diverged
 from fedkeel.cli.resuming import resumable, say_what_is_there
 from fedkeel.cli.sweep_page import print_sweep
 from fedkeel.errors import ConfigError
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.progress import TimeLeft, console
+from fedkeel.report.table_columns import COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +32,8 @@ fedkeel sweep --over "method=FedInit(beta={})" --values=-0.1,0,0.05,0.1 --seeds 
 fedkeel sweep experiment.toml --over work.epochs --values 1,2,5,10 --parallel 2
 
 fedkeel sweep --over "data.split=DirichletByClass({})" --values 0.05,0.1,0.6 --method scaffold
+
+fedkeel sweep --over work.lr --values 0.01,0.1 --probe drift --measure "last:20 of drift (min)"
 
 Run the same line with --out again to go on: finished runs are not repeated."""
 _TUNE = """[bold]Examples[/]
@@ -59,6 +63,8 @@ def sweep(
     ],
     values: opt.Values,
     seeds: opt.Seeds = 3,
+    measure: opt.MeasureRule = "final",
+    columns: opt.TableColumns = None,
     parallel: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Runs at a time; by default one per core.")
     ] = None,
@@ -73,7 +79,8 @@ def sweep(
         raise ConfigError(
             f"sweep: --over {', '.join(over)}: a sweep varies one setting; `fedkeel tune` searches several"
         )
-    made = Sweep.of(over[0], opt.split_values(values), seeds, experiment)
+    asked = COLUMNS if columns is None else columns
+    made = Sweep.of(over[0], opt.split_values(values), seeds, experiment, measure=measure, columns=asked)
     directory = out or paths.fresh("sweep")
     screen = console(stderr=True)
     jobs = made.jobs(directory)
@@ -93,8 +100,9 @@ def sweep(
     found = report(made, trials, directory)
     if as_json:
         print(json.dumps(found, ensure_ascii=False, indent=2))
-        return
-    print_sweep(found)
+    else:
+        print_sweep(found)
+    refuse_diverged(trials)
 
 
 @opt.takes_experiment()

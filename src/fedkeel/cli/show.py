@@ -14,14 +14,13 @@ from fedkeel.cli import paths
 from fedkeel.cli.clients import show_clients
 from fedkeel.cli.runs import run_line
 from fedkeel.cli.sweep_page import print_sweep
-from fedkeel.errors import StorageError
-from fedkeel.experiments import COMPARISON_FILE
+from fedkeel.errors import ConfigError, StorageError
 from fedkeel.progress import console, shown_time
 
 _EXAMPLES = "[bold]Examples[/]\n\n"
 _SHOW = (
     _EXAMPLES + "fedkeel show runs/20260101-120000-scaffold\n\nfedkeel show runs/mine --json | jq .rows[-1]"
-    "\n\nfedkeel show runs/mine --per-client"
+    "\n\nfedkeel show runs/mine --per-client\n\nfedkeel show runs/compare --columns top,gradients_to_target"
 )
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDE = 60
@@ -37,15 +36,19 @@ def show(
     per_client: Annotated[
         bool, typer.Option("--per-client", help="How its model does client by client.")
     ] = False,
+    columns: opt.TableColumns = None,
     as_json: opt.Json = False,
 ) -> None:
     """Show a run: its settings, its curve, what it cost; of a comparison or sweep its table and verdict."""
+    kind = paths.kind_of_group(directory)
+    if per_client or kind not in ("comparison", "sweep"):
+        paths.refuse_columns(directory, columns)
     if per_client:
         show_clients(directory, as_json=as_json)
-    elif (directory / COMPARISON_FILE).exists():
-        _show_comparison(directory, as_json=as_json)
-    elif (kind := paths.kind_of_study(directory)) is not None:
-        _show_study(directory, kind, as_json=as_json)
+    elif kind == "comparison":
+        _show_comparison(directory, columns, as_json=as_json)
+    elif kind is not None:
+        _show_study(directory, kind, columns, as_json=as_json)
     elif as_json:
         _print_json(_whole(directory))
     else:
@@ -64,7 +67,8 @@ def _whole(directory: Path) -> dict[str, Any]:
 
 
 def _show_run(directory: Path) -> None:
-    from fedkeel.report.tables import best_round, curve, shown_best, shown_bytes  # noqa: PLC0415
+    from fedkeel.report.tables import best_round, curve, shown_best  # noqa: PLC0415
+    from fedkeel.report.target_costs import shown_bytes  # noqa: PLC0415
 
     found = _whole(directory)
     if "method" not in found:
@@ -120,26 +124,32 @@ def _spark(values: list[float]) -> str:
     return f"{100 * low:.0f} % {bars} {100 * high:.0f} %"
 
 
-def _show_study(directory: Path, kind: str, *, as_json: bool) -> None:
-    file = directory / "sweep.json"
+def _show_study(directory: Path, kind: str, columns: str | None, *, as_json: bool) -> None:
+    from fedkeel.experiments.sweep_report import SWEEP_FILE, read_sweep  # noqa: PLC0415
+
+    file = directory / SWEEP_FILE
     if kind != "sweep" or not file.exists():
         raise StorageError(f"{directory}: {paths.about_study(directory, kind)}")
     try:
-        found = json.loads(file.read_text())
+        found = read_sweep(directory, columns)
         if as_json:
             _print_json(found)
         else:
-            print_sweep({**found, "directory": str(directory)})
+            print_sweep(found)
+    except ConfigError:
+        raise
     except (ValueError, KeyError, TypeError) as problem:
         raise StorageError(
             f"{file}: cannot be read ({problem}): run the same `fedkeel sweep` line again to write it anew"
         ) from None
 
 
-def _show_comparison(directory: Path, *, as_json: bool) -> None:
+def _show_comparison(directory: Path, columns: str | None, *, as_json: bool) -> None:
     from fedkeel.cli.compare import print_report, report  # noqa: PLC0415
     from fedkeel.experiments.comparison import Comparison  # noqa: PLC0415
+    from fedkeel.experiments.scoring import check_measures  # noqa: PLC0415
     from fedkeel.report import Trial  # noqa: PLC0415
+    from fedkeel.report.table_columns import measure_columns, parse_columns  # noqa: PLC0415
     from fedkeel.report.tables import UNFINISHED  # noqa: PLC0415
     from fedkeel.running.run_directory import read_rows  # noqa: PLC0415
 
@@ -150,6 +160,10 @@ def _show_comparison(directory: Path, *, as_json: bool) -> None:
         missing = len(rows) < comparison.base.rounds
         trials.append(Trial(job.method, job.seed, rows, UNFINISHED if missing else None))
     trials.sort(key=lambda trial: comparison.methods.index(trial.method))
+    if columns is not None:
+        comparison = comparison._replace(columns=parse_columns(columns))
+        known = {name for trial in trials for row in trial.rows for name in row}
+        check_measures(measure_columns(comparison.columns), comparison.base.rounds, known, "--columns")
     found = report(comparison, trials, directory)
     if as_json:
         _print_json(found)

@@ -3,44 +3,62 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fedkeel.progress import console, plain_table
+from fedkeel.cli.wide_table import print_table
+from fedkeel.progress import console
+
+if TYPE_CHECKING:
+    from fedkeel.report.measures import Measure
 
 
 def print_sweep(found: dict[str, Any]) -> None:
     """Print the table with the intervals over seeds, the best value, and how sure that is."""
-    from fedkeel.report.tables import MethodSummary, cells  # noqa: PLC0415
+    from fedkeel.report.measures import parse_measure  # noqa: PLC0415
+    from fedkeel.report.table_columns import COLUMNS, SCORE  # noqa: PLC0415
+    from fedkeel.report.tables import MethodSummary, cells, headings  # noqa: PLC0415
 
-    target = found["target"]
-    shown = "target" if target is None else f"{100 * target:g} %"
-    below_what = "below the best" if found["best_by"] == "accuracy" else "below the best in validation"
-    headings = (
-        *(found["over"], "final accuracy", "95 % interval", f"{below_what} (interval)"),
-        *(f"rounds to {shown}", f"sent to {shown}", "seconds"),
-    )
-    below = {one["other"]: _below(one) for one in found["verdict"]["differences"]}
+    measure, columns = parse_measure(found.get("measure", "final")), found.get("columns", COLUMNS)
+    at = columns.index(SCORE) + 2 if SCORE in columns else None  # the intervals stand behind the score
+    names = [found["over"], *headings(found["target"], measure, columns)[1:]]
+    below = {one["other"]: _behind(one, measure) for one in found["verdict"]["differences"]}
     rows = []
     for line in found["table"]:
         summary = MethodSummary(**{key: part for key, part in line.items() if key != "interval"})
-        value, accuracy, *rest = cells(summary)
-        rows.append((value, accuracy, _interval(line["interval"]), below.get(line["method"], "—"), *rest))
-    console().print(plain_table(headings, rows))
+        row = list(cells(summary, columns))
+        if at is not None:
+            row[at:at] = [_interval(line["interval"], measure), below.get(line["method"], "—")]
+        rows.append(row)
+    if at is not None:
+        names[at:at] = ["95 % interval", f"{_behind_what(found, measure)} (interval)"]
+    print_table(console(), names, rows)
     best = f"{found['best'] or 'none'} ({found['best_note']})"
     ends = [f"Best: {best}{_how_sure(found)}", *found["problems"]]
-    ends.append(f"Plot: {Path(found['directory']) / 'sweep.svg'}")
+    directory = Path(found["directory"])
+    ends.append(f"Plot: {directory / 'sweep.svg'}")
+    if (directory / "page.html").exists():
+        ends.append(f"Page with curves: {directory / 'page.html'}")
     console().print("\n" + "\n".join(ends), markup=False, soft_wrap=True)
 
 
-def _interval(ends: tuple[float, float] | None) -> str:
-    return "—" if ends is None else f"{100 * ends[0]:.1f} to {100 * ends[1]:.1f} %"
+def _interval(ends: tuple[float, float] | None, measure: Measure) -> str:
+    if ends is None:
+        return "—"
+    low, high = (f"{'−' * (end < 0)}{measure.shown(abs(end))}" for end in ends)
+    return f"{low.removesuffix(' %')} to {high}"
 
 
-def _below(one: dict[str, Any]) -> str:
-    gap = f"{100 * one['mean']:.1f}"
+def _behind_what(found: dict[str, Any], measure: Measure) -> str:
+    """Say what the differences are: less is worse, or more."""
+    where = "" if found["best_by"] == measure.metric else " in validation"
+    return f"{'below' if measure.sign > 0 else 'above'} the best{where}"
+
+
+def _behind(one: dict[str, Any], measure: Measure) -> str:
+    gap = measure.shown_gap(one["mean"]).removesuffix(" points")
     if one["low"] is None:
         return gap
-    return f"{gap} ({100 * one['low']:.1f} to {100 * one['high']:.1f})".replace("-", "−")
+    return f"{gap} ({measure.shown_bound(one['low'])} to {measure.shown_bound(one['high'])})"
 
 
 def _how_sure(found: dict[str, Any]) -> str:

@@ -14,8 +14,10 @@ from fedkeel.errors import ConfigError, Diverged, StorageError
 from fedkeel.experiments import COMPARISON_FILE
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.expression import parse_method, spell_method
+from fedkeel.experiments.scoring import check_scoring
 from fedkeel.files import storage_errors, write_durably
 from fedkeel.report.measures import Measure, parse_measure
+from fedkeel.report.table_columns import COLUMNS, parse_columns
 from fedkeel.report.tables import Trial
 from fedkeel.running.run_directory import read_clients, read_rows
 from fedkeel.tomlfile import dump, inline
@@ -59,18 +61,29 @@ class PlannedRun(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Methods, each with the name of its directory, and seeds, and the experiment that all runs share."""
+    """Methods, each with the name of its directory, and seeds, and the experiment that all runs share.
+
+    `measure` is what methods are ranked by, `columns` are those of the table.
+    """
 
     methods: tuple[str, ...]
     folders: tuple[str, ...]
     seeds: tuple[int, ...]
     base: Experiment
     measure: str = "final"
+    columns: tuple[str, ...] = COLUMNS
 
     @classmethod
-    def of(cls, methods: Sequence[str], seeds: int, base: Experiment, measure: str = "final") -> Comparison:
+    def of(
+        cls,
+        methods: Sequence[str],
+        seeds: int,
+        base: Experiment,
+        measure: str = "final",
+        columns: str | Sequence[str] = COLUMNS,
+    ) -> Comparison:
         """Check the methods and compare them on that many seeds; `measure` says what counts."""
-        parse_measure(measure)
+        measure, columns = str(parse_measure(measure)), parse_columns(columns)
         if not methods:
             raise ConfigError("nothing to compare: name the methods, as in --method fedavg --method scaffold")
         made: dict[str, str] = {}
@@ -80,7 +93,9 @@ class Comparison(NamedTuple):
                 raise ConfigError(f"{text!r} is given twice (as {made[key]!r}): leave one out")
             made[key] = text
         named = tuple(spell_method(text) for text in methods)
-        return cls(named, tuple(map(folder, named)), tuple(range(seeds)), base, measure)
+        comparison = cls(named, tuple(map(folder, named)), tuple(range(seeds)), base, measure, columns)
+        check_scoring([comparison.experiment(method, 0) for method in named], measure, columns)
+        return comparison
 
     def jobs(self, out: Path) -> list[PlannedRun]:
         """Return the runs, seed after seed, so that a first impression of all methods comes early."""
@@ -113,6 +128,7 @@ class Comparison(NamedTuple):
             "folders": list(self.folders),
             "seeds": list(self.seeds),
             "measure": self.measure,
+            "columns": list(self.columns),
             "experiment": self.base.table(),
         }
         with storage_errors(out):
@@ -128,7 +144,8 @@ class Comparison(NamedTuple):
             folders = tuple(table["folders"] if "folders" in table else map(folder, methods))
             base, measure = Experiment.unchecked(table["experiment"]), table.get("measure", "final")
             parse_measure(measure)
-            return cls(methods, folders, seeds, base, measure)
+            columns = parse_columns(table.get("columns", COLUMNS))
+            return cls(methods, folders, seeds, base, measure, columns)
         except (OSError, ValueError, KeyError, TypeError) as problem:
             reason = f"it lacks {problem}" if isinstance(problem, KeyError) else problem
             raise StorageError(
@@ -142,7 +159,8 @@ class Comparison(NamedTuple):
                 "fedkeel compare",
                 *(f"--method {shlex.quote(method)}" for method in self.methods),
                 f"--seeds {len(self.seeds)}",
-                *([] if self.measure == "final" else [f"--measure {self.measure}"]),
+                *([] if self.measure == "final" else [f"--measure {shlex.quote(self.measure)}"]),
+                *([] if self.columns == COLUMNS else [f"--columns {shlex.quote(','.join(self.columns))}"]),
                 *self._settings(),
             ]
         )

@@ -12,12 +12,13 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from fedkeel.algorithm import Algorithm
 from fedkeel.client_table import ClientRow
-from fedkeel.columns import VALIDATION
-from fedkeel.errors import ConfigError, Diverged, did_you_mean
+from fedkeel.columns import is_accuracy
+from fedkeel.errors import ConfigError, Diverged
+from fedkeel.experiments.metric_choice import MetricChoice, check_columns
 from fedkeel.files import storage_errors, write_durably
 from fedkeel.methods.stages import Stages
 from fedkeel.progress import RunProgress, as_lines
@@ -35,15 +36,12 @@ from fedkeel.report.charts import draw_chart
 from fedkeel.report.choosing import ChosenValue, choose
 from fedkeel.report.curves import accuracy_curves
 from fedkeel.report.style import html_table
+from fedkeel.report.table_columns import COLUMNS, parse_columns
 from fedkeel.report.tables import cells, headings, why_diverged
 from fedkeel.running.result import Result
-from fedkeel.running.round import Row
-from fedkeel.running.selection import Selection
 from fedkeel.running.shown import is_watched, part_of
 
 Method = Algorithm | Stages
-
-_DEFAULTS = ("accuracy", "loss")
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +49,8 @@ class RunGrid:
     """Runs of several methods or values, each with several seeds. It prints as a table with its verdict.
 
     `choices` are what was compared, by name; `results` has the result of every run by (name, seed), without
-    the clients' memories; of a run that diverged it is what there was. `measure` is what a run is scored by.
+    the clients' memories; of a run that diverged it is what there was. `measure` is what a run is scored by,
+    `columns` are those of the table; `with_columns` gives the same runs with others.
     """
 
     kind: str
@@ -60,6 +59,13 @@ class RunGrid:
     trials: tuple[Trial, ...]
     measure: str
     given_target: float | None
+    columns: tuple[str, ...] = COLUMNS
+
+    def with_columns(self, columns: str | Iterable[str]) -> RunGrid:
+        """Return the same runs with other columns in their table and page, as "top,rounds_to_target"."""
+        asked = parse_columns(columns)
+        check_columns(asked, [row for trial in self.trials for row in trial.rows])
+        return replace(self, columns=asked)
 
     @property
     def target(self) -> float | None:
@@ -71,7 +77,7 @@ class RunGrid:
     @property
     def table(self) -> list[MethodSummary]:
         """Return a line per method or value: mean and spread over seeds, and what it took to the target."""
-        return summarise(self.trials, self.target, parse_measure(self.measure))
+        return summarise(self.trials, self.target, parse_measure(self.measure), self.columns)
 
     @property
     def verdict(self) -> ComparisonVerdict:
@@ -103,6 +109,8 @@ class RunGrid:
             target=self.target,
             commands=[f"fedkeel.{'compare' if self.kind == 'method' else 'sweep'}(…) in Python"],
             settings=settings,
+            columns=self.columns,
+            subject=self.kind,
             clients=self._clients(),
         )
         path = Path(path)
@@ -118,7 +126,7 @@ class RunGrid:
         metric, picture = parse_measure(self.measure).metric, ""
         curves = accuracy_curves(self.trials, metric)
         if curves:
-            percent = metric == "accuracy"
+            percent = is_accuracy(metric)
             drawn = draw_chart(curves, x="communication rounds", y=metric, span_x=[0], percent=percent)
             # as a picture of its own, so that its style sheet stays out of the notebook's page
             picture = f'<img src="data:image/svg+xml;base64,{b64encode(drawn.file().encode()).decode()}">'
@@ -138,34 +146,10 @@ class RunGrid:
         return f"{self.verdict.sentence}{best}"
 
     def _headings(self) -> list[str]:
-        return [self.kind, *headings(self.target, parse_measure(self.measure))[1:]]
+        return [self.kind, *headings(self.target, parse_measure(self.measure), self.columns)[1:]]
 
     def _cells(self) -> list[list[str]]:
-        return [list(cells(line)) for line in self.table]
-
-
-class MetricChoice(NamedTuple):
-    """Which metric runs are scored by, and the measure of it."""
-
-    measure: str
-    selection: Selection
-
-    def check(self, rows: Sequence[Row]) -> None:
-        """Refuse a metric that a run does not have."""
-        metric, names = self.selection.metric, {name for row in rows for name in row}
-        if metric is not None and rows and metric not in names:
-            raise ConfigError(
-                f"metric = {metric!r}: the history has no such column; {did_you_mean(metric, names)}"
-            )
-
-    def text(self, trials: Sequence[Trial]) -> str:
-        """Return the measure with its metric; by default the accuracy, or the loss of tasks without one."""
-        metric, mode = self.selection.metric, self.selection.direction
-        if metric is None:
-            held = {name for trial in trials for row in trial.rows for name in row if row[name] is not None}
-            known = [name for name in _DEFAULTS if held & {name, f"{VALIDATION}{name}"}]
-            metric, mode = known[0] if known else "accuracy", "min"
-        return self.measure if metric == "accuracy" else f"{self.measure} of {metric} ({mode})"
+        return [list(cells(line, self.columns)) for line in self.table]
 
 
 def compare(
@@ -177,6 +161,7 @@ def compare(
     metric: str | None = None,
     mode: str | None = None,
     target: float | None = None,
+    columns: str | Iterable[str] = COLUMNS,
     progress: bool | None = None,
 ) -> RunGrid:
     """Compare methods over seeds: `run(method, seed)` trains each, as with `train(…, method, …, seed=seed)`.
@@ -186,19 +171,21 @@ def compare(
             vary (the split, the first weights): it is shared by all methods.
         methods: the methods, or names and methods.
         seeds: how many (0, 1, 2, …), or which.
-        measure: what a run is scored by: "final", "last:K", "top" or "smoothed:K" of the metric.
+        measure: what a run is scored by: "final", "last:K", "top", "smoothed:K" or "mean:A:B" of the metric,
+            or of any column of the history, as in "mean:0.5:1 of diversity (min)".
         metric: a metric of the task, or "loss"; by default the accuracy, or the loss of a task without one.
         mode: "max" where more of the metric is better, else "min"; that of well-known metrics is known.
         target: the value whose cost is counted; by default the highest accuracy that every run reached.
+        columns: the table's: "accuracy" (by the measure), any measure, "seconds", "rounds_to_target",
+            "bytes_to_target", "gradients_to_target", "seconds_to_target"; a text with commas, or a list.
         progress: show how far it is. By default only on a terminal (on stderr) and in a notebook.
     """
-    for method in methods.values() if isinstance(methods, Mapping) else (methods := list(methods)):
+    named = _named(_checked_many("methods", methods), repr)
+    for method in named.values():
         if not isinstance(method, Algorithm | Stages):
             raise ConfigError(f"compare: {method!r} is not a method: give one, as in FedAvg()")
-    scored = MetricChoice(measure, Selection(metric, mode))
-    return _play(
-        "method", run, _named(methods, repr), seeds=seeds, scored=scored, target=target, progress=progress
-    )
+    scored = MetricChoice.of(measure, metric, mode, columns)
+    return _play("method", run, named, seeds=seeds, scored=scored, target=target, progress=progress)
 
 
 def sweep(
@@ -210,13 +197,13 @@ def sweep(
     metric: str | None = None,
     mode: str | None = None,
     target: float | None = None,
+    columns: str | Iterable[str] = COLUMNS,
     progress: bool | None = None,
 ) -> RunGrid:
     """Train with several values of whatever `run(value, seed)` makes of them; all else is as in `compare`."""
-    scored = MetricChoice(measure, Selection(metric, mode))
-    return _play(
-        "value", run, _named(values, str), seeds=seeds, scored=scored, target=target, progress=progress
-    )
+    named = _named(_checked_many("values", values), str)
+    scored = MetricChoice.of(measure, metric, mode, columns)
+    return _play("value", run, named, seeds=seeds, scored=scored, target=target, progress=progress)
 
 
 def _play(
@@ -230,8 +217,11 @@ def _play(
     progress: bool | None,
 ) -> RunGrid:
     """Make the runs, seed after seed, so that a first impression of all comes early."""
-    parse_measure(scored.measure)
-    numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+    if not callable(run):
+        raise ConfigError(
+            f"run = {run!r}: give a function of a {kind} and a seed that returns train's result, first"
+        )
+    numbers = list(range(seeds)) if isinstance(seeds, int) else list(_checked_many("seeds", seeds))
     if not choices or not numbers or len(set(numbers)) < len(numbers):
         raise ConfigError(f"nothing to run, or twice the same: {kind}s {list(choices)}, seeds {numbers}")
     plan = [(name, seed) for seed in numbers for name in choices]
@@ -241,7 +231,7 @@ def _play(
     def made() -> RunGrid:
         ordered = sorted(trials, key=lambda key: list(choices).index(key[0]))
         listed = tuple(trials[key] for key in ordered)
-        return RunGrid(kind, choices, results, listed, scored.text(listed), target)
+        return RunGrid(kind, choices, results, listed, scored.text(listed), target, scored.columns)
 
     shown = is_watched() if progress is None else progress
     display = RunProgress([f"{name}, seed {seed}" for name, seed in plan], 0, stderr=True) if shown else None
@@ -270,6 +260,13 @@ def _checked(result: object, name: str, seed: int) -> Result:
             f"{name}, seed {seed}: the function returned {type(result).__name__}: give train's result"
         )
     return result
+
+
+def _checked_many(name: str, given: Any) -> Any:
+    """Return what is to be gone through; refuse a single thing, and a text, which has letters."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ConfigError(f"{name} = {given!r}: give several in a list, as in [{given!r}]")
+    return given
 
 
 def _named(given: Iterable[Any] | Mapping[str, Any], spell: Callable[[Any], str]) -> dict[str, Any]:

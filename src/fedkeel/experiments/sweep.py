@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shlex
 import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -15,14 +16,14 @@ from typing import Any, NamedTuple
 import torch
 
 from fedkeel.errors import ConfigError, Stopped
-from fedkeel.experiments.comparison import SPEED_ONLY, PlannedRun
+from fedkeel.experiments import sweep_report
+from fedkeel.experiments.comparison import SPEED_ONLY, PlannedRun, changes
 from fedkeel.experiments.experiment import Experiment
+from fedkeel.experiments.scoring import check_scoring
+from fedkeel.experiments.sweep_report import SWEEP_FILE, SweepOutcome
 from fedkeel.files import storage_errors, write_durably
-from fedkeel.report import find_verdict
-from fedkeel.report.charts import line_chart
-from fedkeel.report.choosing import ChosenValue, choose
-from fedkeel.report.significance import mean_interval
-from fedkeel.report.tables import MethodSummary, Trial, final, reachable_target, summarise
+from fedkeel.report import Measure, Trial, find_verdict, make_page, parse_measure
+from fedkeel.report.table_columns import COLUMNS, parse_columns
 from fedkeel.studies.artifacts import open_directory
 
 
@@ -30,17 +31,29 @@ class Sweep(NamedTuple):
     """A setting, its values and the seeds; `over` is a key, or a key and a text with {} for the value.
 
     `work.epochs` sweeps K, `method=FedInit(beta={})` β, `data.split=DirichletByClass({})` the heterogeneity,
-    `cohort` the participation, `method=stages((FedDyn, {}), FedAvg)` the switch.
+    `cohort` the participation, `method=stages((FedDyn, {}), FedAvg)` the switch. `measure` is what values are
+    compared by, `columns` are those of the table.
     """
 
     over: str
     values: tuple[str, ...]
     seeds: tuple[int, ...]
     base: Experiment
+    measure: str = "final"
+    columns: tuple[str, ...] = COLUMNS
 
     @classmethod
-    def of(cls, over: str, values: Sequence[str], seeds: int, base: Experiment) -> Sweep:
-        """Check that every value makes an experiment."""
+    def of(
+        cls,
+        over: str,
+        values: Sequence[str],
+        seeds: int,
+        base: Experiment,
+        *,
+        measure: str = "final",
+        columns: str | Sequence[str] = COLUMNS,
+    ) -> Sweep:
+        """Check that every value makes an experiment, and that it has what is measured."""
         key = over.partition("=")[0].strip()
         if not any(value.strip() for value in values):
             raise ConfigError("sweep: no values: give them, as in --values 0,0.05,0.1")
@@ -50,9 +63,30 @@ class Sweep(NamedTuple):
             raise ConfigError(
                 "sweep: --over seed: every value is run with the seeds of --seeds; vary another"
             )
-        made = cls(over, tuple(value.strip() for value in values), tuple(range(seeds)), base)
+        stripped = tuple(value.strip() for value in values)
+        measure, columns = str(parse_measure(measure)), parse_columns(columns)
+        made = cls(over, stripped, tuple(range(seeds)), base, measure, columns)
         made._check()
+        check_scoring([made.experiment(value, 0) for value in stripped], measure, columns)
         return made
+
+    @property
+    def score(self) -> Measure:
+        """Return what a run is scored by."""
+        return parse_measure(self.measure)
+
+    def command(self) -> str:
+        """Return the command line that makes this sweep again."""
+        comma = ";" if any("," in value for value in self.values) else ","
+        return " ".join(
+            [
+                f"fedkeel sweep --over {shlex.quote(self.over)}",
+                f"--values={shlex.quote(comma.join(self.values))} --seeds {len(self.seeds)}",
+                *([] if self.measure == "final" else [f"--measure {shlex.quote(self.measure)}"]),
+                *([] if self.columns == COLUMNS else [f"--columns {shlex.quote(','.join(self.columns))}"]),
+                *(f"--set {shlex.quote(one)}" for one in changes(self.base) if one[:5] != "seed="),
+            ]
+        )
 
     def _check(self) -> None:
         """Make every experiment; refuse two that are the same."""
@@ -146,63 +180,41 @@ def _run(label: str, table: dict[str, Any], directory: str) -> Trial:
     return PlannedRun(label, Experiment.from_table(table), Path(directory)).run()
 
 
-class SweepOutcome(NamedTuple):
-    """A sweep's table, the plot, and the best value: by validation data where there is some."""
-
-    lines: list[MethodSummary]
-    best: ChosenValue
-    plot: str
-
-
 def conclude(sweep: Sweep, trials: Sequence[Trial]) -> SweepOutcome:
-    """Return the table over values, the best setting and a plot of the final accuracy against the value."""
-    table = [
-        line for line in summarise(trials, sweep.base.target or reachable_target(trials)) if line.model == "x"
-    ]
-    evaluated = [line for line in table if line.accuracy is not None]
-    positions = {value: _number(value, index) for index, value in enumerate(sweep.values)}
-    mean = sorted((positions[line.method], 100 * (line.accuracy or 0.0)) for line in evaluated)
-    series = {"mean": mean}
-    if len(sweep.seeds) > 1:
-        for seed in sweep.seeds:
-            ends = [(positions[t.method], final(t)) for t in trials if t.seed == seed]
-            series[f"seed {seed}"] = sorted((a, 100 * b) for a, b in ends if b is not None)
-    plot = line_chart(f"final accuracy, % against {sweep.over}", series, x=sweep.over)
-    return SweepOutcome(table, choose(trials), plot.file())
+    """Return the table over values, the best setting and a plot of the score against the value."""
+    return sweep_report.conclude(sweep.over, trials, sweep.base.target, sweep.score, sweep.columns)
 
 
 def report(sweep: Sweep, trials: Sequence[Trial], out: Path) -> dict[str, Any]:
-    """Write the plot and the table below `out`, and return the numbers for people and programs."""
+    """Write the plot, the page and the numbers below `out`; return the numbers for people and programs."""
     outcome = conclude(sweep, trials)
-    intervals = {value: mean_interval(_finals(trials, value)) for value in sweep.values}
-    found = {
-        "directory": str(out),
-        "over": sweep.over,
-        "best": outcome.best.value,
-        "best_by": outcome.best.column,
-        "best_score": outcome.best.score,
-        "best_note": outcome.best.note,
-        "target": sweep.base.target or reachable_target(trials),
-        "table": [{**line._asdict(), "interval": intervals[line.method]} for line in outcome.lines],
-        "verdict": find_verdict(trials, outcome.best.scored).as_dict(),
-        "problems": [f"{t.method}, seed {t.seed}: {t.problem}" for t in trials if t.problem],
-    }
+    numbers = sweep_report.describe(sweep.over, trials, sweep.base.target, sweep.score, sweep.columns)
+    problems = {(trial.method, trial.seed): trial.problem for trial in trials}
+    runs = [
+        {
+            "value": job.method,
+            "seed": job.seed,
+            "directory": str(job.directory.relative_to(out)),
+            "problem": problems[job.method, job.seed],
+        }
+        for job in sorted(sweep.jobs(out), key=lambda job: sweep.values.index(job.method))
+    ]
+    found = {"directory": str(out), "command": sweep.command(), **numbers, "runs": runs}
+    page = make_page(
+        f"{sweep.over}: {', '.join(sweep.values)}",
+        trials,
+        verdict=find_verdict(trials, sweep.score),
+        target=found["target"],
+        commands=[sweep.command()],
+        settings=sweep.base.to_toml(),
+        columns=sweep.columns,
+        subject=sweep.over,
+    )
     with storage_errors(out):
         write_durably(out / "sweep.svg", outcome.plot.encode())
-        write_durably(out / "sweep.json", json.dumps(found, ensure_ascii=False, indent=2).encode())
+        write_durably(out / "page.html", page.encode())
+        write_durably(out / SWEEP_FILE, json.dumps(found, ensure_ascii=False, indent=2).encode())
     return found
-
-
-def _finals(trials: Sequence[Trial], value: str) -> list[float]:
-    return [end for trial in trials if trial.method == value and (end := final(trial)) is not None]
-
-
-def _number(value: str, index: int) -> float:
-    """Return where a value stands on the axis: itself where it is a number, else its index in the list."""
-    try:
-        return float(value)
-    except ValueError:
-        return float(index)
 
 
 def _folder(value: str) -> str:

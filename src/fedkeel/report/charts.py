@@ -165,7 +165,7 @@ def draw_chart(
     up = fit_axis(ys, size.height - size.bottom, size.top, log=log_y, rounded=True)
     parts = [*_drawn_names(title, x, y, size), *_drawn_scales(across, up, size, percent)]
     if target is not None and up.low <= target <= up.high:
-        parts += _drawn_target(target, up, size)
+        parts += _drawn_target(target, up, size, percent)
     for curve in curves:
         if curve.band:
             parts.append(_drawn_band(curve, across, up))
@@ -236,10 +236,11 @@ def _drawn_scales(across: Axis, up: Axis, size: ChartSize, percent: bool) -> Ite
     yield f'<path class="axis" d="M{left:g} {bottom:g}H{right:g}"/>'
 
 
-def _drawn_target(target: float, up: Axis, size: ChartSize) -> list[str]:
+def _drawn_target(target: float, up: Axis, size: ChartSize, percent: bool) -> list[str]:
     at = up.pixel(target)
     line = f'<path class="target" d="M{size.left:g} {at:.1f}H{size.width - size.right:g}"/>'
-    return [line, _text(size.left + 6, at - 6, f"target {100 * target:g} %")]
+    shown = f"{100 * target:g} %" if percent else f"{target:g}"
+    return [line, _text(size.left + 6, at - 6, f"target {shown}")]
 
 
 def _drawn_band(curve: ChartCurve, across: Axis, up: Axis) -> str:

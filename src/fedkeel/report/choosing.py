@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fedkeel.columns import VALIDATION
-from fedkeel.report.measures import FINAL, Measure, MetricMeasure, parse_measure
+from fedkeel.columns import VALIDATION, is_diagnostic
+from fedkeel.report.measures import FINAL, Measure, MetricMeasure, parse_measure, rule_of
 from fedkeel.report.tables import Trial, by_method, score, why_diverged
 
 _OTHERWISE = "hold out validation data, as data.validation=0.1, in Python federation.with_validation(0.1)"
@@ -29,7 +29,8 @@ class ChosenValue(NamedTuple):
         """Return the measure by which it was chosen."""
         measure = parse_measure(self.measure)
         mode = "max" if measure.sign > 0 else "min"
-        return measure if self.column == measure.metric else MetricMeasure(measure, self.column, mode)
+        same = self.column == measure.metric
+        return measure if same else MetricMeasure(rule_of(measure), self.column, mode)
 
     @property
     def note(self) -> str:
@@ -38,6 +39,8 @@ class ChosenValue(NamedTuple):
             return f"nothing is best: no value was evaluated on every seed; {_OTHERWISE}"
         measure = parse_measure(self.measure)
         shown = measure.shown(self.score)
+        if is_diagnostic(measure.metric):
+            return f"selected by its {measure.label}: {shown}"
         if self.column.startswith(VALIDATION):
             return f"selected on validation data: mean {measure.metric} {shown}"
         return f"selected on the test set, whose mean {measure.metric} of {shown} then flatters: {_OTHERWISE}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 
+from fedkeel.columns import is_accuracy, is_diagnostic
 from fedkeel.report.charts import ChartCurve, Drawing, draw_chart, line_chart
 from fedkeel.report.tables import HistoryRow, Trial, by_method, curve, models_of
 
@@ -44,9 +45,9 @@ def accuracy_chart(
     return draw_chart(
         curves,
         x="communication rounds",
-        y=f"test {metric}",
+        y=metric if is_diagnostic(metric) else f"test {metric}",
         span_x=[0],
-        percent=metric == "accuracy",
+        percent=is_accuracy(metric),
         target=target,
     ).inline()
 

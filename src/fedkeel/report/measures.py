@@ -1,4 +1,4 @@
-"""What a run scores: the last accuracy or other metric, a mean of last rounds, the top or a smoothed top."""
+"""What a run scores: the last accuracy or other metric, means of some rounds, the top or a smoothed top."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedkeel.columns import VALIDATION
+from fedkeel.columns import is_accuracy
 from fedkeel.errors import ConfigError
 
 AccuracyCurve = Sequence[tuple[int, float]]  # (rounds done, accuracy), of the rounds with an evaluation
@@ -30,6 +30,10 @@ class Measure(ABC):
     @abstractmethod
     def score(self, curve: AccuracyCurve) -> float:
         """Return the score of a run with at least one evaluation."""
+
+    def covers(self, curve: AccuracyCurve) -> bool:
+        """Tell whether a run has an evaluation that counts."""
+        return len(curve) > 0
 
     @property
     @abstractmethod
@@ -137,6 +141,44 @@ class SmoothedTop(Measure):
 
 
 @dataclass(frozen=True)
+class MeanOfShare(Measure):
+    """The mean accuracy over a part of the run: of the evaluated rounds r with start·T < r ≤ end·T."""
+
+    start: float
+    end: float
+
+    def score(self, curve: AccuracyCurve) -> float:
+        """Return the mean of what was evaluated in that part."""
+        if not self.covers(curve):
+            raise ConfigError(
+                f"measure {self}: no round of that part was evaluated: take a longer one, or eval_every = 1"
+            )
+        return statistics.fmean(self._inside(curve))
+
+    def covers(self, curve: AccuracyCurve) -> bool:
+        """Tell whether a round of that part was evaluated."""
+        return bool(self._inside(curve))
+
+    def _inside(self, curve: AccuracyCurve) -> list[float]:
+        # the last round is always evaluated; 0.29 · 100 is 28.999999999999996 and means 29
+        after, until = (round(share * curve[-1][0], 6) if curve else 0 for share in (self.start, self.end))
+        return [accuracy for done, accuracy in curve if after < done <= until]
+
+    @property
+    def label(self) -> str:
+        """What it is called in a table."""
+        if self.start == 0:
+            part = "all rounds" if self.end == 1 else f"the first {_percent(self.end)} of rounds"
+            return f"mean accuracy of {part}"
+        if self.end == 1:
+            return f"mean accuracy after the first {_percent(self.start)} of rounds"
+        return f"mean accuracy between {_percent(self.start)} and {_percent(self.end)} of the rounds"
+
+    def __str__(self) -> str:
+        return f"mean:{_plain(self.start)}:{_plain(self.end)}"
+
+
+@dataclass(frozen=True)
 class MetricMeasure(Measure):
     """A measure of another metric than the accuracy; `mode` is "max" where more is better, else "min"."""
 
@@ -157,6 +199,10 @@ class MetricMeasure(Measure):
     def score(self, curve: AccuracyCurve) -> float:
         """Return the score; the top of what is better where it is less is the lowest."""
         return self.sign * self.inner.score([(round, self.sign * value) for round, value in curve])
+
+    def covers(self, curve: AccuracyCurve) -> bool:
+        """Tell whether a run has a value that counts."""
+        return self.inner.covers(curve)
 
     @property
     def label(self) -> str:
@@ -185,7 +231,7 @@ class MetricMeasure(Measure):
     @property
     def _is_accuracy(self) -> bool:
         """Tell whether it is written in per cent."""
-        return self.column == f"{VALIDATION}accuracy"
+        return is_accuracy(self.column)
 
     def __str__(self) -> str:
         return f"{self.inner} of {self.column} ({self.mode})"
@@ -195,9 +241,9 @@ FINAL = FinalAccuracy()
 
 
 def parse_measure(text: str) -> Measure:
-    """Read a measure: `final`, `top`, `last:K`, `smoothed:K` or `smoothed:K:WIDTH`.
+    """Read a measure: `final`, `top`, `last:K`, `smoothed:K` or `smoothed:K:WIDTH`, `mean:A:B`.
 
-    Of another metric than the accuracy it is written as `final of loss (min)`.
+    Of another column of the history than the accuracy it is written as `final of loss (min)`.
 
     >>> parse_measure("last:20")
     MeanOfLast(rounds=20)
@@ -206,6 +252,8 @@ def parse_measure(text: str) -> Measure:
     if of_metric is not None:
         return MetricMeasure(parse_measure(of_metric[1]), of_metric[2], of_metric[3])
     name, *numbers = text.strip().split(":")
+    if name == "mean":
+        return _mean_of_share(text, numbers)
     whole = [int(number) for number in numbers if number.isdecimal() and int(number) > 0]
     if len(whole) == len(numbers):
         match name, whole:
@@ -218,9 +266,34 @@ def parse_measure(text: str) -> Measure:
             case "smoothed", [] | [_] | [_, _]:
                 return SmoothedTop(*whole)
     raise ConfigError(
-        f"measure {text!r}: choose final, top, last:K or smoothed:K with a number of rounds, as last:20"
+        f"measure {text!r}: choose final, top, last:K or smoothed:K with a number of rounds, as last:20, or "
+        "mean:A:B with shares of the run, as mean:0.5:1; of another column, as in 'final of loss (min)'"
+    )
+
+
+def rule_of(measure: Measure) -> Measure:
+    """Return a measure's rule, whatever column it is of."""
+    return measure.inner if isinstance(measure, MetricMeasure) else measure
+
+
+def _mean_of_share(text: str, numbers: Sequence[str]) -> Measure:
+    shares = [float(number) for number in numbers if re.fullmatch(r"\d+(\.\d*)?|\.\d+", number)]
+    if len(shares) == len(numbers) == 2 and 0 <= shares[0] < shares[1] <= 1:
+        return MeanOfShare(*shares)
+    raise ConfigError(
+        f"measure {text!r}: give where the mean begins and ends as rising shares of the run between 0 and 1, "
+        "as mean:0.5:1"
     )
 
 
 def _last(curve: AccuracyCurve, rounds: int) -> AccuracyCurve:
     return [point for point in curve if point[0] > curve[-1][0] - rounds]
+
+
+def _plain(share: float) -> str:
+    """Return a number as short as it can be read back."""
+    return f"{share:g}" if float(f"{share:g}") == share else repr(share)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:g} %"

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from fedkeel.columns import is_diagnostic
 from fedkeel.report.measures import FINAL, Measure
 from fedkeel.report.ranking import Difference, RankedMethod
 
 MOST_SEEDS = 100  # more are never asked for
 _UNSCORED = "give the data a test set and the task that metric, or set evaluate_on to clients"
+_UNPROBED = "ask for the probe that reports it, more often where it left those rounds out"
 
 
 def write_sentence(
@@ -38,8 +40,9 @@ def write_sentence(
     if lost:
         sentences.append(f"{_and(lost)} did not finish.")
     if unscored:
+        what = _UNPROBED if is_diagnostic(measure.metric) else _UNSCORED
         sentences.append(
-            f"{_and(unscored)} {'has' if len(unscored) == 1 else 'have'} no {measure.metric}: {_UNSCORED}."
+            f"{_and(unscored)} {'has' if len(unscored) == 1 else 'have'} no {measure.metric}: {what}."
         )
     if not ranked and len(unscored) < len(ranking):
         sentences.insert(0, "No method finished on every seed, so there is nothing to compare.")

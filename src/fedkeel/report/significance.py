@@ -63,13 +63,15 @@ def compare_pairs(scores: Floats, level: float = 0.95) -> PairwiseComparison:
     )
 
 
-def mean_interval(scores: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
-    """Return Student's interval for the mean of scores between 0 and 1; None below two seeds."""
+def mean_interval(
+    scores: Sequence[float], level: float = 0.95, within: tuple[float, float] = (0.0, 1.0)
+) -> tuple[float, float] | None:
+    """Return Student's interval for the mean of scores that lie `within` bounds; None below two seeds."""
     if len(scores) < 2:
         return None
     mean, error = float(np.mean(scores)), float(np.std(scores, ddof=1)) / np.sqrt(len(scores))
     half = float(stdtrit(len(scores) - 1, (1 + level) / 2) * error)
-    return max(0.0, mean - half), min(1.0, mean + half)
+    return max(within[0], mean - half), min(within[1], mean + half)
 
 
 def pair_statistics(scores: Floats) -> Floats:

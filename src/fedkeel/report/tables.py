@@ -10,19 +10,22 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from fedkeel.columns import is_accuracy, is_diagnostic
 from fedkeel.report.explosion import find_explosion
 from fedkeel.report.measures import FINAL, Measure, parse_measure
+from fedkeel.report.table_columns import COLUMNS, COST_COLUMNS, SCORE, SECONDS, heading, measure_columns
+from fedkeel.report.target_costs import (
+    CostSummary,
+    TargetCost,
+    shown_cost,
+    shown_seconds,
+    summarise_costs,
+    total_cost,
+)
 
 HistoryRow = Mapping[str, Any]
 
 UNFINISHED = "unfinished"  # the problem of a run that was stopped, or has not begun
-COLUMNS = ("accuracy", "rounds_to_target", "bytes_to_target", "seconds")
-_HEADINGS = {
-    "rounds_to_target": "rounds to target",
-    "bytes_to_target": "sent to target",
-    "seconds_to_target": "seconds to target",
-    "seconds": "seconds",
-}
 
 _SELECTED_ON = {"test": "on the test set", "validation": "on validation data", "clients": "on all their data"}
 
@@ -36,22 +39,15 @@ class Trial(NamedTuple):
     problem: str | None = None
 
 
-class TargetCost(NamedTuple):
-    """What a run took to reach a target: rounds, bytes down and up, seconds."""
-
-    rounds: int
-    bytes: int
-    seconds: float
-
-
 class MethodSummary(NamedTuple):
     """A method over its seeds. `model` is which of its models was evaluated: x, FedDyn also gamma.
 
     `accuracy` is the mean of the chosen `measure` (which may be of another metric) over the seeds that
     finished, `spread` their standard deviation (None for one seed); `others` has mean and spread of the
-    further measures that were asked for. `failed` counts the seeds that diverged. `rounds`, `bytes` and
-    `seconds_to_target` are means over the `reached` seeds that reached the target; `seconds` is the mean time
-    of a run.
+    further measures that were asked for. `failed` counts the seeds that diverged. `rounds`, `bytes`,
+    `gradients` and `seconds_to_target` are means over the `reached` seeds that reached the target, and
+    `spreads` has their standard deviations. `missed` seeds ended without it: `limits` has the least that any
+    of them took. `seconds` is the mean time of a run.
     """
 
     method: str
@@ -68,11 +64,29 @@ class MethodSummary(NamedTuple):
     bytes: float | None
     seconds_to_target: float | None
     seconds: float
+    gradients: float | None = None
+    seconds_spread: float | None = None
+    spreads: dict[str, float] | None = None
+    missed: int = 0
+    limits: dict[str, float] | None = None
 
     @property
     def label(self) -> str:
         """The method, and the model where it is not x."""
         return self.method if self.model == "x" else f"{self.method} ({self.model})"
+
+    @property
+    def costs(self) -> CostSummary:
+        """What it took to reach the target, and what was taken in vain."""
+        means = None
+        if self.rounds is not None and self.bytes is not None and self.seconds_to_target is not None:
+            means = {
+                "rounds": self.rounds,
+                "bytes": self.bytes,
+                "seconds": self.seconds_to_target,
+                "gradients": self.gradients or 0.0,
+            }
+        return CostSummary(self.reached, self.missed, means, self.spreads, self.limits)
 
 
 def curve(rows: Iterable[HistoryRow], model: str = "x", metric: str = "accuracy") -> list[tuple[int, float]]:
@@ -119,7 +133,7 @@ def score(trial: Trial, measure: Measure = FINAL, model: str = "x", prefix: str 
     `prefix` begins the column's name, as in `validation_accuracy`.
     """
     points = curve(trial.rows, model, f"{prefix}{measure.metric}")
-    usable = points and trial.problem is None and why_diverged(trial) is None
+    usable = measure.covers(points) and trial.problem is None and why_diverged(trial) is None
     return measure.score(points) if usable else None
 
 
@@ -139,12 +153,14 @@ def by_method(trials: Iterable[Trial]) -> dict[str, list[Trial]]:
 def models_of(trials: Sequence[Trial], metric: str = "accuracy") -> list[str]:
     """Return the models that were evaluated in these runs, x first."""
     columns = dict.fromkeys(key for trial in trials for row in trial.rows[-1:] for key in row)
-    return ["x", *(key.removeprefix(f"{metric}/") for key in columns if key.startswith(f"{metric}/"))]
+    further = [key.removeprefix(f"{metric}/") for key in columns if key.startswith(f"{metric}/")]
+    # `diversity/starts` is of a probe: of a further model there is a loss or an accuracy too
+    return ["x", *(name for name in further if columns.keys() & {f"loss/{name}", f"accuracy/{name}"})]
 
 
 def reachable_target(trials: Iterable[Trial], metric: str = "accuracy") -> float | None:
-    """Return the highest whole percentage that every finished run has at its end; None but for accuracies."""
-    if metric != "accuracy":
+    """Return the highest whole percentage that every finished run has at its end; None for other scores."""
+    if metric != "accuracy" and not is_diagnostic(metric):
         return None
     ends = [end for trial in trials if (end := final(trial)) is not None]
     lowest = math.floor(min(ends) * 100 + 1e-9) / 100 if ends else 0.0
@@ -171,33 +187,47 @@ def summarise(
 def _line(
     group: Sequence[Trial], model: str, target: float | None, measure: Measure, columns: Sequence[str]
 ) -> MethodSummary:
-    reasons = [why_diverged(trial) for trial in group]
-    costs = [
-        cost
-        for trial, reason in zip(group, reasons, strict=True)
-        if reason is None and (cost := cost_to(trial.rows, target, model, measure)) is not None
-    ]
     accuracy, spread = _mean_and_spread(group, measure, model)
+    times = [total_cost(trial.rows).seconds for trial in group]
+    costs = _costs(group, model, target, measure)
+    means = costs.means or {}
     return MethodSummary(
         method=group[0].method,
         model=model,
         seeds=len(group),
-        failed=sum(reason is not None for reason in reasons),
+        failed=sum(why_diverged(trial) is not None for trial in group),
         unfinished=sum(map(is_unfinished, group)),
         measure=str(measure),
         accuracy=accuracy,
         spread=spread,
-        others={name: _mean_and_spread(group, parse_measure(name), model) for name in _measures(columns)},
-        reached=len(costs),
-        rounds=statistics.fmean(cost.rounds for cost in costs) if costs else None,
-        bytes=statistics.fmean(cost.bytes for cost in costs) if costs else None,
-        seconds_to_target=statistics.fmean(cost.seconds for cost in costs) if costs else None,
-        seconds=statistics.fmean(sum(row.get("seconds") or 0.0 for row in trial.rows) for trial in group),
+        others={
+            name: _mean_and_spread(group, parse_measure(name), model) for name in measure_columns(columns)
+        },
+        reached=costs.reached,
+        rounds=means.get("rounds"),
+        bytes=means.get("bytes"),
+        seconds_to_target=means.get("seconds"),
+        seconds=statistics.fmean(times),
+        gradients=means.get("gradients"),
+        seconds_spread=statistics.stdev(times) if len(times) > 1 else None,
+        spreads=costs.spreads,
+        missed=costs.missed,
+        limits=costs.limits,
     )
 
 
-def _measures(columns: Sequence[str]) -> list[str]:
-    return [name for name in columns if name != "accuracy" and name not in _HEADINGS]
+def _costs(group: Sequence[Trial], model: str, target: float | None, measure: Measure) -> CostSummary:
+    """Return what the runs took to reach the target; diverged ones neither reached nor missed it."""
+    reached, missed, goal = [], [], _of_target(measure)
+    for trial in group:
+        if target is None or why_diverged(trial) is not None:
+            continue
+        cost = cost_to(trial.rows, target, model, goal)
+        if cost is not None:
+            reached.append(cost)
+        elif trial.problem is None and curve(trial.rows, model, goal.metric):
+            missed.append(total_cost(trial.rows))
+    return summarise_costs(reached, missed)
 
 
 def _mean_and_spread(
@@ -211,62 +241,56 @@ def _mean_and_spread(
 def cost_to(
     rows: Iterable[HistoryRow], target: float | None, model: str = "x", measure: Measure = FINAL
 ) -> TargetCost | None:
-    """Return the rounds, the bytes down and up, and the seconds until the target was first reached."""
+    """Return what it took until the target was first reached; None where it was not."""
     column, sign = measure.metric if model == "x" else f"{measure.metric}/{model}", measure.sign
-    sent, seconds = 0, 0.0
-    for row in rows:
-        sent += row["bytes_down"] + row["bytes_up"]
-        seconds += row.get("seconds") or 0.0
+    rows = list(rows)
+    for index, row in enumerate(rows):
         value = row.get(column)
         if target is not None and value is not None and sign * value >= sign * target:
-            return TargetCost(row["round"] + 1, sent, seconds)
+            return total_cost(rows[: index + 1])
     return None
+
+
+def _of_target(measure: Measure) -> Measure:
+    """Return the measure whose metric the target is of: the accuracy where methods are ranked by a probe."""
+    return FINAL if is_diagnostic(measure.metric) else measure
 
 
 def headings(target: float | None, measure: Measure = FINAL, columns: Sequence[str] = COLUMNS) -> list[str]:
     """Return the table's headings with the measure and the target in them."""
-    shown = "target" if target is None else _shown_target(target, measure)
-    names = {"accuracy": measure.label, **_HEADINGS}
-    labels = [names[name] if name in names else parse_measure(name).label for name in columns]
-    return ["method", *(label.replace("target", shown) for label in labels)]
+    shown = "target" if target is None else _shown_target(target, _of_target(measure))
+    return ["method", *(heading(name, measure, shown) for name in columns)]
 
 
 def _shown_target(target: float, measure: Measure) -> str:
-    return f"{100 * target:g} %" if measure.metric == "accuracy" else f"{measure.metric} {target:g}"
+    if measure.metric == "accuracy":
+        return f"{100 * target:g} %"
+    shown = f"{100 * target:g} %" if is_accuracy(measure.metric) else f"{target:g}"
+    return f"{measure.metric} {shown}"
 
 
 def cells(line: MethodSummary, columns: Sequence[str] = COLUMNS) -> tuple[str, ...]:
-    """Return a line as text, one cell per heading."""
-    some = f" ({line.reached} of {line.seeds})" if 0 < line.reached < line.seeds else ""
-    texts = {
-        "accuracy": shown_accuracy(line),
-        "rounds_to_target": "—" if line.rounds is None else f"{line.rounds:.0f}{some}",
-        "bytes_to_target": "—" if line.bytes is None else f"{shown_bytes(line.bytes)}{some}",
-        "seconds_to_target": "—" if line.seconds_to_target is None else f"{line.seconds_to_target:.1f}{some}",
-        "seconds": f"{line.seconds:.1f}",
-    }
-    texts |= {
-        name: _shown_score(*line.others[name], parse_measure(name)) or "—" for name in _measures(columns)
-    }
-    return (line.label, *(texts[name] for name in columns))
+    """Return a line as text, one cell per heading; the first score says how many runs have none."""
+    texts, scored = [], False
+    for name in columns:
+        if name in COST_COLUMNS:
+            texts.append(shown_cost(COST_COLUMNS[name][0], line.costs, line.seeds))
+        elif name == SECONDS:
+            texts.append(shown_seconds(line.seconds, line.seconds_spread))
+        else:
+            texts.append(_shown_score(line, name, counts=not scored))
+            scored = True
+    return (line.label, *texts)
 
 
-def shown_accuracy(line: MethodSummary) -> str:
-    """Return the accuracy as mean ± standard deviation, and how many runs have none."""
-    counts = ((line.failed, "diverged"), (line.unfinished, "unfinished"))
-    parts = [f"{count} of {line.seeds} {what}" for count, what in counts if count]
-    mean = _shown_score(line.accuracy, line.spread, parse_measure(line.measure))
-    return ", ".join([mean, *parts] if mean else parts) or "—"
-
-
-def _shown_score(mean: float | None, spread: float | None, measure: Measure) -> str:
-    return "" if mean is None else measure.shown(mean, spread)
-
-
-def shown_bytes(count: float) -> str:
-    """Return a number of bytes with its unit."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:,.3g} TB"
+def _shown_score(line: MethodSummary, column: str, *, counts: bool) -> str:
+    """Return a score as mean ± standard deviation, with `counts` how many runs have none."""
+    if column == SCORE:
+        mean, spread, measure = line.accuracy, line.spread, parse_measure(line.measure)
+    else:
+        mean, spread = line.others[column]
+        measure = parse_measure(column)
+    without = ((line.failed, "diverged"), (line.unfinished, "unfinished"))
+    parts = [] if mean is None else [measure.shown(mean, spread)]
+    parts += [f"{count} of {line.seeds} {what}" for count, what in without if count and counts]
+    return ", ".join(parts) or "—"

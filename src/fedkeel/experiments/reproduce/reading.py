@@ -11,10 +11,11 @@ from fedkeel.errors import ConfigError
 from fedkeel.experiments.recipes.claims import CellKey
 from fedkeel.experiments.recipes.printed import Printed
 from fedkeel.experiments.recipes.recipe import Column
-from fedkeel.experiments.reproduce.jobs import JobResult, JobRows
+from fedkeel.experiments.reproduce.jobs import JobResult
 from fedkeel.experiments.reproduce.plan import JobKey, RecipePlan
 from fedkeel.report.measures import Measure, parse_measure
-from fedkeel.report.tables import TargetCost, Trial, cost_to, curve, why_diverged
+from fedkeel.report.tables import Trial, cost_to, curve, why_diverged
+from fedkeel.report.target_costs import total_cost
 
 _COSTS = ("rounds", "bytes", "gradients", "seconds")
 _TO = "_to:"
@@ -74,11 +75,11 @@ class Rule(NamedTuple):
         if self.measure is not None:
             points = curve(result.rows, metric=self.measure.metric)
             factor = 100.0 if self.percent else 1.0
-            return Score(factor * self.measure.score(points)) if points else None
+            return Score(factor * self.measure.score(points)) if self.measure.covers(points) else None
         if not curve(result.rows):
             return None
         reached = cost_to(result.rows, self.target)
-        found = reached or _whole_cost(result.rows)
+        found = reached or total_cost(result.rows)
         return Score(float(getattr(found, self.cost or "")), reached is None)
 
 
@@ -214,9 +215,3 @@ def shown_cell(cell: CellResult) -> str:
         return f"{shown_number(max(ends), cell.rule).replace(',', '')}+"
     mean = statistics.fmean(cell.values)
     return f"{shown_number(mean, cell.rule)} ({len(cell.values)} of {total})"
-
-
-def _whole_cost(rows: JobRows) -> TargetCost:
-    """Return what a whole run took."""
-    sent = sum(row["bytes_down"] + row["bytes_up"] for row in rows)
-    return TargetCost(len(rows), sent, sum(row.get("seconds") or 0.0 for row in rows))
