@@ -73,7 +73,9 @@ def test_repr_of_every_noise_and_augmentation_reads_back():
         parse_augment("true")
 
 
-@pytest.mark.parametrize("value", [Drop(10), Drop(3, 0.5), InverseTime(), InverseRoot()], ids=repr)
+@pytest.mark.parametrize(
+    "value", [Drop(10), Drop(3, 0.5), Drop(0.75), Drop(1.0), InverseTime(), InverseRoot()], ids=repr
+)
 def test_repr_of_every_schedule_reads_back(value):
     assert parse_schedule(repr(value)) == value
 

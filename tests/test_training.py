@@ -208,6 +208,9 @@ def test_bernoulli_cohorts_are_right_on_average() -> None:
     ("schedule", "factors"),
     [
         (fk.Drop(at=2, factor=0.5), [1, 1, 0.5, 0.5]),
+        (fk.Drop(at=0.75), [1, 1, 1, 0.1]),
+        (fk.Drop(at=1), [1, 0.1, 0.1, 0.1]),
+        (fk.Drop(at=1.0), [1] * 4),
         (fk.InverseTime(), [1, 1 / 2, 1 / 3, 1 / 4]),
         (fk.InverseRoot(), [0.5] * 4),
         (None, [1.0] * 4),
@@ -217,6 +220,13 @@ def test_schedules(schedule: Any, factors: list[float]) -> None:
     work = fk.Work(steps=1, lr=0.1, lr_decay=0.9, schedule=schedule)
     rates = [row["lr"] for row in train(work=work).history]
     assert rates == pytest.approx([0.1 * 0.9**r * factor for r, factor in enumerate(factors)])
+
+
+def test_a_run_whose_rate_drops_at_a_fraction_of_its_rounds_cannot_be_made_longer(tmp_path: Path) -> None:
+    work = fk.Work(steps=1, lr=0.1, schedule=fk.Drop(at=0.5))
+    train(work=work, rounds=2, run_dir=tmp_path / "run")
+    with pytest.raises(fk.StorageError, match="its rounds is 2, not 4"):
+        train(work=work, rounds=4, run_dir=tmp_path / "run", resume=True)
 
 
 def test_a_client_does_not_see_who_else_was_drawn() -> None:

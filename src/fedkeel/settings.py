@@ -113,6 +113,11 @@ class RunSettings(RunOptions):
         return as_stages(self.algorithm)
 
     @property
+    def played_stages(self) -> Stages:
+        """Return the stages with their ends in rounds, without those that have no round."""
+        return self.stages.fixed(self.rounds)
+
+    @property
     def cohort_size(self) -> int:
         """Return how many clients a round has, exactly or on average."""
         if isinstance(self.cohort, float):

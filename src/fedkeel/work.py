@@ -4,24 +4,42 @@ from __future__ import annotations
 
 import math
 from itertools import accumulate, pairwise
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import BeforeValidator
 
 from fedkeel.errors import ConfigError
 from fedkeel.frozen import Count, NonNegative, Positive, UnitInterval, frozen
 
 
+def _read_round(given: Any) -> Any:
+    """Check a round, or the fraction of the rounds at which it comes."""
+    whole = isinstance(given, int) and not isinstance(given, bool) and given >= 1
+    if not whole and not (isinstance(given, float) and 0 < given <= 1):
+        raise ConfigError(
+            f"Drop: at = {given!r}: give a round from 1 on, or a fraction of the rounds as 0.75"
+        )
+    return given
+
+
 @frozen
 class Drop:
-    """Multiply the rate by `factor` from round `at` on (Rethinking, Figure 7)."""
+    """Multiply the rate by `factor` from round `at` on (Rethinking, Figure 7).
 
-    at: Count
+    As in `stages`, a whole number is a round and a number with a point a fraction of all rounds: 0.75.
+    """
+
+    at: Annotated[int | float, BeforeValidator(_read_round)]
     factor: UnitInterval = 0.1
 
     def __call__(self, round: int, rounds: int) -> float:
         """Return the factor of a round."""
-        return self.factor if round >= self.at else 1.0
+        return self.factor if round >= self.first(rounds) else 1.0
+
+    def first(self, rounds: int) -> int:
+        """Return the first round with the lower rate."""
+        return round(self.at * rounds) if isinstance(self.at, float) else self.at
 
 
 @frozen
@@ -107,7 +125,9 @@ class Work:
     @property
     def needs_horizon(self) -> bool:
         """Tell whether the rates depend on the total number of rounds."""
-        return isinstance(self.schedule, InverseRoot)
+        schedule = self.schedule
+        by_fraction = isinstance(schedule, Drop) and isinstance(schedule.at, float)
+        return by_fraction or isinstance(schedule, InverseRoot)
 
     def count(self, samples: int) -> int:
         """Return how many steps a client with that many samples takes."""

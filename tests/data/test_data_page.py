@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 import fedkeel as fk
-from fedkeel.experiments.experiment import DataSettings, Experiment
+from fedkeel.experiments.experiment import Experiment
+from fedkeel.experiments.sections import DataSettings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
 NOTICE = "THE_COMEDY_OF_ERRORS_COMMERCIALLY"

@@ -91,6 +91,18 @@ def test_stages_cost_their_parts_by_their_rounds() -> None:
     assert whole.stages[2].kept == 0
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "staged",
+    [fk.stages((fk.SCAFFOLD(), 0), fk.FedDyn()), fk.stages((fk.FedDyn(), 1.0), fk.SCAFFOLD())],
+    ids=repr,
+)
+def test_a_stage_without_rounds_costs_nothing(staged: fk.Stages) -> None:
+    ours, plain = count([("staged", staged), ("plain", fk.FedDyn())], small_run(rounds=10), rounds=2)
+    assert without_seconds(ours) == pytest.approx(without_seconds(plain))
+    assert (ours.rounds, ours.stages) == (10, ())
+
+
 @pytest.mark.parametrize(
     ("stages", "message"),
     [

@@ -27,9 +27,22 @@ BASE = Experiment().with_settings(
     ["rounds=2", "cohort=2", "data.clients=5", "work.epochs=1", "work.batch_size=50", "engine=serial"]
 )
 
+ENDS = ("FedAvg", "FedDyn")
+
 
 def timeless(rows: Any) -> list[dict[str, Any]]:
     return [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
+
+
+def test_a_sweep_over_the_switch_goes_from_one_method_to_the_other(tmp_path: Path) -> None:
+    """0 and 0.0 are no round, 1 is one round, 2 of 2 and 1.0 are all rounds."""
+    values = ["0", "0.0", "1", "0.5", "2", "1.0"]
+    trials = play(Sweep.of("method=stages((FedDyn, {}), FedAvg)", values, 1, BASE), tmp_path / "s")
+    found = {trial.method: timeless(trial.rows) for trial in trials}
+    plain = {name: timeless(BASE.with_settings([f"method={name}"]).train().history) for name in ENDS}
+    assert found["0"] == found["0.0"] == plain["FedAvg"]
+    assert found["2"] == found["1.0"] == plain["FedDyn"]
+    assert found["1"] == found["0.5"] not in plain.values()
 
 
 def test_a_sweep_runs_what_its_settings_say_and_names_the_best(tmp_path: Path) -> None:

@@ -184,7 +184,7 @@ def _parameters(experiment: Experiment, share: float) -> tuple[float, float | No
     from fedkeel.methods import SCAFFOLD, Adaptive, FedAvg, Relaxed  # noqa: PLC0415
     from fedkeel.methods.stages import as_stages  # noqa: PLC0415
 
-    method = as_stages(experiment.algorithm()).parts[0].method
+    method = as_stages(experiment.algorithm()).fixed(experiment.rounds).parts[0].method
     beta = None
     if isinstance(method, Relaxed):
         if isinstance(method.beta, Adaptive):

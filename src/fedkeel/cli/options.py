@@ -112,7 +112,7 @@ _WORK_HELP = {
     "clip_on": "What is clipped: the minibatch gradient, or the direction with all corrections.",
     "last_batch": "What becomes of samples left over at the end of an epoch: keep, drop or merge.",
     "optimizer": 'Kind of local steps, as "AdamW(weight_decay=0.1)"; plain ones by default.',
-    "schedule": 'Learning-rate schedule, as "Drop(at=50)" or InverseRoot.',
+    "schedule": 'Learning-rate schedule, as "Drop(at=50)", "Drop(at=0.75)" or InverseRoot.',
 }
 
 

@@ -99,7 +99,7 @@ def reproduce(
     else:
         print_outcome(outcome)
     if len(outcome.diverged) == len(outcome.results):
-        raise Diverged("every run diverged")
+        raise Diverged(f"all {len(outcome.results)} runs diverged", round=0)
 
 
 def print_outcome(outcome: Outcome) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -77,6 +78,7 @@ def _show_run(directory: Path) -> None:
     facts = [
         ("method", found["method"]),
         ("data", ", ".join(f"{key} {_shown(value)}" for key, value in manifest["data"].items())),
+        *([("begins", _shown_start(manifest["initial_weights"]))] if "initial_weights" in manifest else []),
         ("work", manifest["identity"]["work"]),
         ("cohort", f"{manifest['identity']['cohort']} clients per round, {manifest['identity']['sampling']}"),
         ("engine", f"{manifest['engine']}, {manifest['threads']} threads"),
@@ -100,6 +102,12 @@ def _show_run(directory: Path) -> None:
 def _shown(value: Any) -> str:
     """Return a fact about the data; several noises are applied one after the other."""
     return " + ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _shown_start(weights: Mapping[str, Any]) -> str:
+    """Return where a run's initial weights are from, and which of them it drew itself."""
+    kept = weights["kept_by_model"]
+    return f"with weights from {weights['from']}{', but for ' + ' and '.join(kept) if kept else ''}"
 
 
 def _shown_seconds(directory: Path) -> str:

@@ -109,7 +109,7 @@ def best_of(measure: Measurement, enough: Callable[[float], bool], clock: Callab
 
 def _request(settings: RunSettings, oracle: Oracle, clients: list[int]) -> RoundRequest:
     """Return the first round of a run, at a rate so small that it cannot diverge."""
-    algorithm = settings.stages.parts[0].method
+    algorithm = settings.played_stages.parts[0].method
     down = algorithm.broadcast(algorithm.init(oracle.point.clone()))
     lr = _SMALL_RATE * settings.work.rate(0, settings.rounds)
     return RoundRequest(algorithm, 0, lr, down, oracle.buffers.clone(), clients, [1.0] * len(clients))

@@ -10,11 +10,11 @@ from __future__ import annotations
 import dataclasses
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator
 
 from fedkeel.errors import ConfigError, DataError, FedkeelError, did_you_mean
 from fedkeel.experiments.expression import (
@@ -26,7 +26,8 @@ from fedkeel.experiments.expression import (
     parse_schedule,
     parse_split,
 )
-from fedkeel.frozen import Count, FrozenModel, Seed
+from fedkeel.experiments.sections import ALL, DataSettings, ModelSettings, check_text
+from fedkeel.frozen import Count
 from fedkeel.options import Execution, RunOptions
 from fedkeel.tomlfile import dump
 from fedkeel.work import Work
@@ -40,104 +41,12 @@ if TYPE_CHECKING:
     from fedkeel.settings import RunSettings
     from fedkeel.task import Task
 
-ALL, NONE = "all", "none"
 _WORK = Work(epochs=5, batch_size=20, lr=0.1)
 _EITHER = {"work.epochs": "work.steps", "work.steps": "work.epochs"}  # giving one takes the other away
 
 _NONE_IS_ALL = ("work.batch_size", "data.clients")
 
 ProbeText = Annotated[str, BeforeValidator(lambda text: (parse_probe(text), text)[1])]
-
-
-def _read_all(given: Any) -> Any:
-    """Read the number of clients: a count, or all natural groups."""
-    if isinstance(given, str) and given != ALL:
-        raise ConfigError(f"data.clients = {given!r}: give a count, or {ALL}")
-    return None if given == ALL else given
-
-
-OrAll = BeforeValidator(_read_all)
-
-
-class _Section(BaseModel):
-    """A table inside an experiment; the experiment reports its mistakes, under the table's name."""
-
-    model_config = FrozenModel.model_config
-
-
-def _read_noise(given: object) -> list[str] | None:
-    """Check the expressions of noise; one alone may stand without a list."""
-    texts: list[Any] = list(given) if isinstance(given, list | tuple) else [given]
-    if not texts or (len(texts) == 1 and _is_none(texts[0])):
-        return None
-    for text in texts:
-        _check_text("data.noise", parse_noise, text)
-    return texts
-
-
-def _read_augment(given: object) -> Any:
-    if _is_none(given):
-        return None
-    _check_text("data.augment", parse_augment, given)
-    return given
-
-
-def _is_none(given: object) -> bool:
-    return given is None or (isinstance(given, str) and given.strip().lower() == NONE)
-
-
-def _check_text(key: str, parse: Callable[[Any], Any], text: object) -> Any:
-    """Read an expression; a mistake in it is told with its key and the text as given."""
-    try:
-        return parse(text)
-    except ConfigError as problem:
-        raise ConfigError(f"{key} = {text!r}: {problem}") from None
-
-
-class DataSettings(_Section):
-    """Which data, how it is split over how many clients, and what changes its pictures.
-
-    Its seed is the run's where none is given; noise is drawn with the seed of the split, or with its own.
-    """
-
-    name: str = Field("digits", description="Data set, as digits or cifar10.")
-    split: str = Field(
-        "DirichletByClass(0.1)",
-        description="How clients differ: DirichletByClass(0.1), IID, Pathological(2).",
-    )
-    clients: Annotated[Count | None, OrAll] = Field(
-        50, description="Number of clients; all natural groups with all."
-    )
-    seed: Seed | None = Field(None, description="Seed of the split, instead of the run's.")
-    held_out: Annotated[int, Field(ge=0)] = Field(0, description="Clients held out of training.")
-    validation: Annotated[float, Field(gt=0, lt=1)] | None = Field(
-        None, description="Share of each client's samples held out for validation, as 0.1."
-    )
-    client_tests: Annotated[float, Field(gt=0, lt=1)] | None = Field(
-        None, description="Share of each client's samples that is its own test set, as 0.2."
-    )
-    noise: Annotated[list[str] | None, BeforeValidator(_read_noise)] = Field(
-        None, description='Noise on pictures, as "ChannelGains(0.2)" or ClassBrightness; repeatable.'
-    )
-    noise_seed: Seed | None = Field(None, description="Seed of the noise, instead of the split's.")
-    augment: Annotated[str | None, BeforeValidator(_read_augment)] = Field(
-        None, description='Pictures varied in training, as Augment or "Augment(flip=True, pad=4)".'
-    )
-    options: dict[str, Any] = Field(default_factory=dict, description="What the data set's loader is given.")
-
-    @field_validator("split")
-    @classmethod
-    def _reads(cls, split: str) -> str:
-        parse_split(split)
-        return split
-
-
-class ModelSettings(_Section):
-    """Which model; its initial weights come from the run's seed where none is given."""
-
-    name: str = Field("mlp", description="Model, as mlp or cnn.")
-    dtype: Literal["float32", "float64"] = Field("float32", description="Precision of all arithmetic.")
-    seed: Seed | None = Field(None, description="Seed of the initial weights, instead of the run's.")
 
 
 def _read_work(given: object) -> object:
@@ -153,7 +62,7 @@ def _read_work(given: object) -> object:
         raise ConfigError(f"work.batch_size = {table['batch_size']!r}: give a count, or {ALL}")
     for key, read in (("schedule", parse_schedule), ("optimizer", parse_optimizer)):
         if table.get(key) is not None and not dataclasses.is_dataclass(table[key]):
-            table[key] = _check_text(f"work.{key}", read, table[key])
+            table[key] = check_text(f"work.{key}", read, table[key])
     _check_keys(table, [field.name for field in dataclasses.fields(Work)], "work.")
     try:
         return Work(**table)
@@ -282,36 +191,44 @@ class Experiment(RunOptions, Execution):
             federation if data.validation is None else federation.with_validation(data.validation, seed=seed)
         )
 
-    def task(self, federation: Federation) -> Task:
-        """Build the model for the data; the same seed gives the same initial weights."""
+    def drawn_task(self, federation: Federation) -> Task:
+        """Build the model for the data, with weights drawn from the seed whatever `model.init` asks for."""
         import torch  # noqa: PLC0415  heavy
 
-        from fedkeel import models  # noqa: PLC0415
+        from fedkeel.experiments.networks import model_for  # noqa: PLC0415
         from fedkeel.task import Task  # noqa: PLC0415
 
         model = self.model
-        if federation.classes is None:
-            raise ConfigError(
-                f"data {self.data.name!r} has no classes: train it from Python with your own Task"
-            )
-        sample = federation.prepare(federation.samples(0)[0][:1])
-        if model.name == "char_lstm" and sample.is_floating_point():
-            raise ConfigError(
-                f"char_lstm takes characters, one whole number each, but the samples are {sample.dtype}: use "
-                "mlp or logistic for other data"
-            )
-        shape = tuple(sample.shape[1:])
         seed = self.seed if model.seed is None else model.seed
         dtype = getattr(torch, model.dtype)
-        return Task(models.build(model.name, shape=shape, classes=federation.classes, seed=seed, dtype=dtype))
+        return Task(model_for(federation, model.name, data=self.data.name, seed=seed, dtype=dtype))
+
+    def task(self, federation: Federation) -> Task:
+        """Build the model for the data; the same seed and `model.init` give the same initial weights."""
+        task = self.drawn_task(federation)
+        self._initialise(task)
+        return task
+
+    def _initialise(self, task: Task) -> dict[str, Any]:
+        """Give a model the weights that `model.init` asks for; return what a manifest says of them."""
+        if self.model.init is None:
+            return {}
+        from fedkeel.experiments.initial_weights import find_initial_weights  # noqa: PLC0415  heavy
+
+        found = find_initial_weights(self.model.init, task.module, self.model.name, self.device)
+        found.put_into(task.module)
+        return {"initial_weights": found.describe()}
 
     def settings(self) -> RunSettings:
         """Return what defines the run, its data loaded and its model built."""
+        federation = self.federation()
+        return self._settings(federation, self.task(federation))
+
+    def _settings(self, federation: Federation, task: Task) -> RunSettings:
         from fedkeel.settings import RunSettings  # noqa: PLC0415  heavy
 
-        federation = self.federation()
         return RunSettings(
-            task=self.task(federation),
+            task=task,
             federation=federation,
             algorithm=self.algorithm(),
             work=self.work,
@@ -330,12 +247,21 @@ class Experiment(RunOptions, Execution):
         resume: bool = False,
         callback: CallbackLike | None = None,
     ) -> Result:
-        """Train; see `fedkeel.train`."""
-        from fedkeel.running.train import run  # noqa: PLC0415  heavy
+        """Train; see `fedkeel.train`. A run that has a checkpoint goes on without what `model.init` names."""
+        from fedkeel.running.checkpoints import has_checkpoint  # noqa: PLC0415  heavy
+        from fedkeel.running.train import run  # noqa: PLC0415
 
-        table = self.table()
+        federation = self.federation()
+        task = self.drawn_task(federation)
+        goes_on = resume and run_dir is not None and has_checkpoint(Path(run_dir))
         return run(
-            self.settings(), self.execution(), run_dir, resume=resume, callback=callback, experiment=table
+            self._settings(federation, task),
+            self.execution(),
+            run_dir,
+            resume=resume,
+            callback=callback,
+            experiment=self.table(),
+            about={} if goes_on else self._initialise(task),
         )
 
 

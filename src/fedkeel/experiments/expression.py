@@ -1,8 +1,8 @@
 """Reads values written as call expressions: `relaxed(scaffold(lr=0.5), beta=0.1)`, `DirichletByClass(0.1)`.
 
-This is how methods, splits, noise and schedules are named on the command line and in experiment files. The
-text is parsed, never evaluated: only names of a given table can be called. A bare name is a call without
-arguments, case, hyphens and underscores do not matter, and `repr` of every value reads back as the value.
+This is how methods, splits, noise, schedules and pre-training are named on the command line and in experiment
+files. The text is parsed, never evaluated: only names of a given table can be called. A bare name is a call
+without arguments, case, hyphens and underscores do not matter, and `repr` of every value reads back as it.
 """
 
 from __future__ import annotations
@@ -101,6 +101,11 @@ def parse_probe(text: str) -> Any:
     return _made_of(text, probe_names(), kind="probe")
 
 
+def parse_init(text: str) -> Any:
+    """Return the pre-training that a text describes."""
+    return _made_of(text, init_names(), kind="kind of initial weights")
+
+
 def method_names() -> Names:
     """Return what may stand in a method's expression."""
     from fedkeel.methods import METHODS, Adaptive, Decayed, relaxed, sharp, stages  # noqa: PLC0415
@@ -155,6 +160,13 @@ def schedule_names() -> Names:
     from fedkeel.work import Drop, InverseRoot, InverseTime  # noqa: PLC0415
 
     return _by_name((Drop, InverseTime, InverseRoot))
+
+
+def init_names() -> Names:
+    """Return what may stand in the expression of initial weights."""
+    from fedkeel.experiments.pretraining import Pretrain  # noqa: PLC0415
+
+    return _by_name((Pretrain,))
 
 
 class _Reader(NamedTuple):

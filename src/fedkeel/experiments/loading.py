@@ -41,7 +41,7 @@ def load(run_dir: str | Path, task: Task | None = None) -> Result:
         try:
             experiment = Experiment.load(path)
             federation = experiment.federation()
-            task, transform = experiment.task(federation), federation.transform
+            task, transform = experiment.drawn_task(federation), federation.transform
         except FedkeelError as problem:  # it was made in Python, or its data is not here
             missing = f"{missing} ({problem})"
     else:

@@ -6,19 +6,15 @@ import hashlib
 import json
 import re
 import shlex
-import signal
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-
-from fedkeel.errors import ConfigError, Stopped
+from fedkeel.errors import ConfigError
 from fedkeel.experiments import sweep_report
 from fedkeel.experiments.comparison import SPEED_ONLY, PlannedRun, changes
 from fedkeel.experiments.experiment import Experiment
+from fedkeel.experiments.parallel import run_in_parallel
 from fedkeel.experiments.scoring import check_scoring
 from fedkeel.experiments.sweep_report import SWEEP_FILE, SweepOutcome
 from fedkeel.files import storage_errors, write_durably
@@ -150,29 +146,9 @@ def play(
         for job in open_jobs:
             take(_run(job.method, job.experiment.table(), str(job.directory)))
     elif open_jobs:
-        _in_parallel(open_jobs, workers, take)
+        calls = {j.directory: (j.method, j.experiment.table(), str(j.directory)) for j in open_jobs}
+        run_in_parallel(_run, calls, workers, lambda _, trial: take(trial))
     return [trials[value, seed] for value in sweep.values for seed in sweep.seeds]
-
-
-def _in_parallel(jobs: Sequence[PlannedRun], workers: int, take: Callable[[Trial], None]) -> None:
-    others = active_children()
-    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_ignore_interrupts)
-    try:
-        futures = [pool.submit(_run, job.method, job.experiment.table(), str(job.directory)) for job in jobs]
-        for future in as_completed(futures):
-            take(future.result())
-    except KeyboardInterrupt:
-        for worker in active_children():
-            if worker not in others:
-                worker.terminate()
-        raise Stopped("stopped; runs that were begun go on from their checkpoints") from None
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _ignore_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(1)
 
 
 def _run(label: str, table: dict[str, Any], directory: str) -> Trial:

@@ -267,6 +267,8 @@ def _allowed(kind: Any, limits: list[Any]) -> str:
 def _until(until: int | float | Callable[..., bool] | None) -> str:
     if until is None:
         return "to the end"
+    if not callable(until) and until == 0:
+        return "for no round"
     if isinstance(until, float):
         return f"for the first {100 * until:g} % of the rounds"
     return f"to round {until}" if isinstance(until, int) else f"until {until!r}"

@@ -18,7 +18,9 @@ Until: TypeAlias = int | float | Rule
 class Stage(NamedTuple):
     """A method and when it ends: before that round, after that fraction of the rounds, or by a rule.
 
-    A rule is asked after each round with the rows of the history so far.
+    A whole number counts rounds and a number with a point is a fraction of them: 1 is one round, 1.0 all.
+    With 0 or 0.0 the stage has no round. A rule is asked after each round with the rows of the history so
+    far.
     """
 
     method: Algorithm
@@ -43,13 +45,16 @@ class Stages(NamedTuple):
         return f"stages({inside}, memory={self.memory!r})"
 
     def fixed(self, rounds: int) -> Stages:
-        """Return the same stages with fractions turned into rounds."""
-        return self._replace(
-            parts=tuple(
-                part._replace(until=round(part.until * rounds)) if isinstance(part.until, float) else part
-                for part in self.parts
-            )
-        )
+        """Return the stages with fractions turned into rounds, without those that end before they begin."""
+        parts, begin = list[Stage](), 0
+        for part in self.parts:
+            until = round(part.until * rounds) if isinstance(part.until, float) else part.until
+            if isinstance(until, int):
+                if until <= begin:
+                    continue
+                begin = until
+            parts.append(part._replace(until=until))
+        return self._replace(parts=tuple(parts))
 
     @property
     def needs_horizon(self) -> bool:
@@ -75,7 +80,12 @@ class Stages(NamedTuple):
 def stages(
     *parts: Algorithm | tuple[Algorithm, Until], memory: Literal["auto", "fresh", "carry"] = "auto"
 ) -> Stages:
-    """Run methods one after another: `stages((FedDyn(0.1), 0.5), FedAvg())`."""
+    """Run methods one after another: `stages((FedDyn(0.1), 0.5), FedAvg())`.
+
+    A method runs until a round (a whole number), a fraction of the rounds (a number with a point: 1.0 is all
+    of them, 1 is one round) or a rule. One that ends at round 0, or where the one before it ends, is left
+    out: `stages((FedDyn(0.1), 0), FedAvg())` is FedAvg, and with 1.0 in place of 0 it is FedDyn.
+    """
     if not parts:
         raise ConfigError("stages() needs methods, as in stages((feddyn, 0.5), fedavg)")
     if memory not in ("auto", "fresh", "carry"):
@@ -89,9 +99,8 @@ def stages(
         if (part.until is None) != (position == len(parts)):
             raise ConfigError("stages: every method but the last needs its end, as in (FedDyn(), 50)")
         _check_until(part.until)
-    ints = [part.until for part in made.parts if type(part.until) is int]
-    if ints != sorted(set(ints)):
-        raise ConfigError(f"stages: the rounds {ints} must rise")
+    _check_order("rounds", [part.until for part in made.parts if isinstance(part.until, int)])
+    _check_order("fractions", [part.until for part in made.parts if isinstance(part.until, float)])
     for stage in range(len(made.parts) - 1):
         made.carries(stage)
     return made
@@ -119,12 +128,17 @@ def _kind(method: Algorithm) -> tuple[list[type], list[str]]:
 
 
 def _check_until(until: object) -> None:
-    if isinstance(until, bool) or (isinstance(until, int) and until < 1):
-        raise ConfigError(f"stages: until={until!r}: give a round from 1 on, a fraction, or a rule")
+    if isinstance(until, bool) or (isinstance(until, int) and until < 0):
+        raise ConfigError(f"stages: until={until!r}: give a round from 0 on, a fraction, or a rule")
     if until is not None and not isinstance(until, int | float) and not callable(until):
-        raise ConfigError(f"stages: until={until!r}: give a round from 1 on, a fraction, or a rule")
-    if isinstance(until, float) and not 0 < until < 1:
+        raise ConfigError(f"stages: until={until!r}: give a round from 0 on, a fraction, or a rule")
+    if isinstance(until, float) and not 0 <= until <= 1:
         raise ConfigError(f"stages: until={until!r}: a fraction of the rounds lies between 0 and 1")
+
+
+def _check_order(what: str, ends: Sequence[float]) -> None:
+    if list(ends) != sorted(ends):
+        raise ConfigError(f"stages: the {what} {list(ends)} must not fall: each stage begins where one ends")
 
 
 def as_stages(algorithm: Algorithm | Stages) -> Stages:

@@ -39,7 +39,7 @@ h2 { font-size: 1.05rem; margin: 2.2rem 0 .6rem }
 .scroll { overflow-x: auto }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums }
 th, td { padding: 8px 14px 8px 0; text-align: right; border-bottom: 1px solid var(--rule) }
-th, td { white-space: nowrap }
+th, td { white-space: nowrap } td.wide { white-space: normal; min-width: 24em }
 th { color: var(--quiet); font-weight: 500; font-size: .88rem } tr.best td { font-weight: 650 }
 th:first-child, td:first-child { text-align: left }
 .facts { width: auto; margin: 0 0 1.4rem } .facts td { text-align: left; border: 0; padding: 2px 18px 2px 0 }

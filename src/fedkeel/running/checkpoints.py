@@ -164,6 +164,11 @@ class Checkpoints:
             shutil.rmtree(self.path / name, ignore_errors=True)
 
 
+def has_checkpoint(run: Path) -> bool:
+    """Tell whether a run directory holds a checkpoint, which has all that the run goes on with."""
+    return any((run / "checkpoints").glob(f"*/{_INDEX}"))
+
+
 def _absorb(present: list[Segment], changed: set[int]) -> tuple[set[int], list[Segment]]:
     """Decide which clients are written now and which older segments stay."""
     kept, moved = list(present), set(changed)

@@ -162,7 +162,7 @@ def same_start(before: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
         raise StorageError(
             "the run was begun with other initial weights, and has no checkpoint to take them from: let the "
             "run's seed draw them, as in Task(lambda: Net()), or call torch.manual_seed before the model is "
-            "made, or choose another directory"
+            "made, or restore what model.init names, or choose another directory"
         )
 
 

@@ -100,7 +100,7 @@ def _check_output(task: Task, output: Any, name: str) -> None:
 
 def _check_objectives(settings: RunSettings, oracle: Oracle, batch: Batch, returned: str) -> None:
     """Refuse methods whose own part of the loss asks for one tensor of outputs."""
-    for method, _ in settings.stages.parts:
+    for method, _ in settings.played_stages.parts:
         x = oracle.point.clone()
         plan = method.plan(method.broadcast(method.init(x)), method.enlist(x))
         if plan.objective is None:
@@ -262,7 +262,7 @@ def check_optimizer(settings: RunSettings, oracle: Oracle) -> None:
     if settings.work.optimizer is None:
         return
     optimizer, x = type(settings.work.optimizer).__name__, oracle.point
-    for method, _ in settings.stages.parts:
+    for method, _ in settings.played_stages.parts:
         asked = _asked_of_walk(method, x)
         if asked is not None:
             raise ConfigError(
@@ -296,7 +296,7 @@ def _asked_of_walk(method: Algorithm, x: Vector) -> str | None:
 def warn_of_growth(settings: RunSettings) -> None:
     """Warn where relaxed initialisation may let the model grow without bound."""
     rounds_apart = len(settings.federation) / settings.cohort_size
-    for method, _ in settings.stages.parts:
+    for method, _ in settings.played_stages.parts:
         if not (isinstance(method, Relaxed) and method.origin == "model" and isinstance(method.beta, float)):
             continue
         if method.beta * rounds_apart > 1:

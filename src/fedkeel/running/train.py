@@ -131,8 +131,12 @@ def run(
     resume: bool = False,
     callback: CallbackList | CallbackLike | None = None,
     experiment: Mapping[str, Any] | None = None,
+    about: Mapping[str, Any] | None = None,
 ) -> Result:
-    """Train what the settings say, as `train` does; `experiment` is what experiment.toml shall hold."""
+    """Train what the settings say, as `train` does; `experiment` is what experiment.toml shall hold.
+
+    `about` is what else the manifest of a run says that begins here.
+    """
     if run_dir is not None and not isinstance(run_dir, str | os.PathLike):
         raise ConfigError(f"run_dir = {run_dir!r}: give the path of a directory, or None to keep nothing")
     if resume and run_dir is None:
@@ -151,7 +155,7 @@ def run(
                 recorder = Recorder(
                     directory, execution.checkpoint_every, keep_memories=execution.keep_memories
                 )
-                manifest = take_up(session, recorder, experiment)
+                manifest = take_up(session, recorder, experiment, about)
                 stopped_by = _play(session, recorder, manifest, callbacks)
                 result = with_clients(result_of(session, manifest, directory.path, stopped_by), session)
                 write_end(directory, manifest, result)
@@ -176,11 +180,14 @@ def _best_keeper(session: Session, callbacks: CallbackList) -> BestKeeper:
 
 
 def take_up(
-    session: Session, recorder: Recorder, experiment: Mapping[str, Any] | None = None
+    session: Session,
+    recorder: Recorder,
+    experiment: Mapping[str, Any] | None = None,
+    about: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Set a fresh session to what its run directory holds, or begin the run there; return its manifest."""
     directory, rounds = recorder.directory, session.context.settings.rounds
-    manifest = manifest_of(session.context)
+    manifest = {**manifest_of(session.context), **(about or {})}
     session.store = Store(directory=directory.path)
     if directory.holds_run:
         before = same_experiment(directory, manifest)

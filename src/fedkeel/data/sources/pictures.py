@@ -119,11 +119,8 @@ def _idx_family(
     for archive in archives:
         plain = archive.file.removesuffix(".gz")
         file = Path(plain).name
-        paths.append(
-            directories.get(
-                archive, archive.file, plain, f"{torch_folder}/{file}.gz", f"{torch_folder}/{file}"
-            )
-        )
+        names = (f"{name}.npz", archive.file, plain, f"{torch_folder}/{file}.gz", f"{torch_folder}/{file}")
+        paths.append(directories.get(archive, *names))
     return paths[0], Arrays(*(read_idx_path(path) for path in paths))
 
 

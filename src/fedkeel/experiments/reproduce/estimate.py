@@ -6,16 +6,15 @@ Seconds come from the sample gradients of a job and the measured speed of its mo
 
 from __future__ import annotations
 
-import math
 import os
 import statistics
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedkeel.experiments.recipes.recipe import Recipe, merged
-from fedkeel.experiments.recipes.studies import BoundedRun, CountedCosts, StabilityCurves
-from fedkeel.experiments.reproduce.plan import RecipeJob, RecipePlan, nested
+from fedkeel.experiments.recipes.recipe import Recipe
+from fedkeel.experiments.recipes.studies import BoundedRun, CountedCosts, RecipeStudy, StabilityCurves
+from fedkeel.experiments.reproduce.plan import RecipeJob, RecipePlan, settings_of
 from fedkeel.files import cache_directory
 
 _LONG = 24 * 3600.0  # seconds from which a GPU is advised
@@ -75,6 +74,7 @@ DATA = {
     "shakespeare": DataSize(200_000, 40_000, 640, files=("shakespeare.json", "shakespeare")),
     "digits": DataSize(1_437, 360, 256),
 }
+_LEAST_MEMORY = 0.4e9  # bytes of a process with PyTorch
 _LEAST_ROUND = 0.01  # seconds: dispatching, saving, evaluating little
 
 
@@ -88,21 +88,17 @@ class RecipeNeeds(NamedTuple):
 
 def job_seconds(job: RecipeJob) -> float:
     """Return the seconds of a job on one core."""
-    times = {StabilityCurves: 1 + getattr(job.study, "pairs", 0)}
-    if isinstance(job.study, CountedCosts | BoundedRun):
-        return 20.0
-    return seconds_of(job.table) * times.get(type(job.study), 1)
+    return _study_seconds(job.study, job.table)
 
 
 def seconds_of(table: Mapping[str, Any]) -> float:
     """Return the seconds of an experiment on one core, from its nested table."""
-    data, model = DATA.get(table["data"]["name"]), MODELS.get(table["model"]["name"])
-    rounds = table["rounds"]
+    data, model = _sizes(table)
+    rounds = int(table.get("rounds", 50))
     if data is None or model is None:
         return float(rounds)
-    clients = table["data"].get("clients", 50)
-    clients = 100 if clients == "all" else clients
-    cohort = table["cohort"]
+    clients = _clients(table)
+    cohort = table.get("cohort", 10)
     active = cohort if isinstance(cohort, int) else max(1.0, cohort * clients)
     work, each = table.get("work", {}), data.train / clients
     batch = work.get("batch_size", 20)
@@ -112,44 +108,46 @@ def seconds_of(table: Mapping[str, Any]) -> float:
         else work.get("epochs", 5) * each
     )
     samples = active * gradients + data.test / 3 / table.get("eval_every", 1)
-    return rounds * (_LEAST_ROUND + samples / 1000 * model.seconds * data.cost)
+    seconds: float = rounds * (_LEAST_ROUND + samples / 1000 * model.seconds * data.cost)
+    return seconds
 
 
 def needs(recipe: Recipe, scale_name: str, cores: int | None = None) -> RecipeNeeds:
     """Return what a recipe takes at a scale, by its settings alone: nothing is imported or loaded."""
-    scale = recipe.scale(scale_name)
-    setups = recipe.setups if scale.setups is None else scale.setups
-    seconds, memory, names = 0.0, 0.0, set()
-    seen = set()
-    for name in setups:
+    scale, at_once = recipe.scale(scale_name), cores or os.cpu_count() or 1
+    runs = {}
+    for name in recipe.setups if scale.setups is None else scale.setups:
         setup = recipe.setups[name]
         for row in setup.lines:
-            if scale.rows is not None and row not in scale.rows:
-                continue
-            own = {} if scale.setups is None else scale.setups[name]
-            line = setup.line(row)
-            parts = (setup.settings, scale.settings, own, line.settings, scale.lines.get(row, {}))
-            flat = merged([{"rounds": 50, "cohort": 10}, *parts])
-            flat = {"data.name": "digits", "model.name": "mlp", **flat}
-            pairs = flat.get("study.pairs", getattr(setup.study, "pairs", 0))
-            key = repr((sorted(flat.items(), key=str), line.method, type(setup.study)))
-            if key in seen:
-                continue
-            seen.add(key)
-            if isinstance(setup.study, CountedCosts | BoundedRun):
-                seconds += 20.0 * scale.seeds
-                continue
-            table = nested({key: value for key, value in flat.items() if not key.startswith("study.")})
-            seconds += (
-                seconds_of(table) * scale.seeds * (1 + pairs * isinstance(setup.study, StabilityCurves))
-            )
-            memory = max(memory, _memory(table))
-            names.add(table["data"]["name"])
-    at_once = cores or os.cpu_count() or 1
-    missing = [name for name in sorted(names) if not is_there(name)]
-    if seconds / at_once > _LONG:
-        missing.append("a GPU")
-    return RecipeNeeds(seconds / at_once, memory * at_once, tuple(missing))
+            if scale.rows is None or row in scale.rows:
+                table, study = settings_of(recipe, scale, name, row)
+                runs[repr((table, setup.line(row).method, study))] = (table, study)
+    seconds = sum(_study_seconds(study, table) for table, study in runs.values()) * scale.seeds / at_once
+    trained = [table for table, study in runs.values() if not isinstance(study, CountedCosts | BoundedRun)]
+    names = sorted({_data_name(table) for table in trained})
+    missing = [name for name in names if not is_there(name)]
+    missing += ["a GPU"] if seconds > _LONG else []
+    return RecipeNeeds(seconds, at_once * max(map(_memory, trained), default=_LEAST_MEMORY), tuple(missing))
+
+
+def _study_seconds(study: RecipeStudy | None, table: Mapping[str, Any]) -> float:
+    if isinstance(study, CountedCosts | BoundedRun):
+        return 20.0
+    return seconds_of(table) * (1 + study.pairs if isinstance(study, StabilityCurves) else 1)
+
+
+def _sizes(table: Mapping[str, Any]) -> tuple[DataSize | None, ModelSize | None]:
+    model = table.get("model", {}).get("name", "mlp")
+    return DATA.get(_data_name(table)), MODELS.get(model)
+
+
+def _data_name(table: Mapping[str, Any]) -> str:
+    return str(table.get("data", {}).get("name", "digits"))
+
+
+def _clients(table: Mapping[str, Any]) -> int:
+    clients = table.get("data", {}).get("clients", 50)
+    return 100 if clients == "all" else int(clients)
 
 
 def plan_seconds(plan: RecipePlan, finished: Mapping[Any, Any], workers: int) -> float:
@@ -179,10 +177,8 @@ def is_there(name: str) -> bool:
 
 def _memory(table: Mapping[str, Any]) -> float:
     """Return the bytes of a run: PyTorch, the data as floats, the model, and a vector for each client."""
-    data, model = DATA.get(table["data"]["name"]), MODELS.get(table["model"]["name"])
+    data, model = _sizes(table)
     if data is None or model is None:
-        return 0.5e9
-    clients = table["data"].get("clients", 50)
-    clients = 100 if clients == "all" else clients
-    vectors = 4.0 * model.parameters * (min(clients, math.inf) + 12)
-    return 0.4e9 + 5.0 * data.bytes * (data.train + data.test) + vectors
+        return _LEAST_MEMORY
+    vectors = 4.0 * model.parameters * (_clients(table) + 12)
+    return _LEAST_MEMORY + 5.0 * data.bytes * (data.train + data.test) + vectors

@@ -117,22 +117,30 @@ def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
     return table
 
 
-def _job(recipe: Recipe, scale: RecipeScale, key: JobKey, out: Path) -> RecipeJob:
-    from fedkeel.experiments.experiment import Experiment  # noqa: PLC0415  heavy
-
-    name, row, seed = key
-    setup = recipe.setups[name]
-    line = setup.line(row)
-    own = {} if scale.setups is None else scale.setups[name]
-    flat = merged([setup.settings, scale.settings, own, line.settings, scale.lines.get(row, {})])
+def settings_of(
+    recipe: Recipe, scale: RecipeScale, setup_name: str, row: str
+) -> tuple[dict[str, Any], RecipeStudy | None]:
+    """Return what a row of a setup trains at a scale, as nested tables without its method, and its study."""
+    setup = recipe.setups[setup_name]
+    own = {} if scale.setups is None else scale.setups[setup_name]
+    line = (setup.line(row).settings, scale.lines.get(row, {}))
+    flat = merged([setup.settings, scale.settings, own, *line])
     study = _study(setup.study, {key: flat.pop(key) for key in [*flat] if key.startswith(_STUDY)})
     if isinstance(study, StabilityCurves):
         flat["data.held_out"] = study.held_out
+    return nested(flat), study
+
+
+def _job(recipe: Recipe, scale: RecipeScale, key: JobKey, out: Path) -> RecipeJob:
+    from fedkeel.experiments.experiment import Experiment  # noqa: PLC0415  heavy
+
+    table, study = settings_of(recipe, scale, key.setup, key.row)
+    method = recipe.setups[key.setup].line(key.row).method
     try:
-        made = Experiment.from_table(nested({**flat, "method": line.method, "seed": seed})).table()
+        made = Experiment.from_table({**table, "method": method, "seed": key.seed}).table()
     except ConfigError as problem:
-        raise ConfigError(f"{name}, {row}: {problem}") from None
-    return RecipeJob(key, made, study, out / "runs" / _folder(made, study) / f"seed-{seed}")
+        raise ConfigError(f"{key.setup}, {key.row}: {problem}") from None
+    return RecipeJob(key, made, study, out / "runs" / _folder(made, study) / f"seed-{key.seed}")
 
 
 def _study(study: RecipeStudy | None, changes: Mapping[str, Any]) -> RecipeStudy | None:

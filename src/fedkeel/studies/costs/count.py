@@ -97,7 +97,7 @@ def count(
         progress: called with the number of rounds that all have played, and how many there will be.
     """
     settings = settings or small_run()
-    plans = [(name, as_stages(method).fixed(settings.rounds)) for name, method in methods]
+    plans = [(name, _played(as_stages(method), settings.rounds)) for name, method in methods]
     lengths = [_lengths(name, stages, settings.rounds) for name, stages in plans]
     most = max((len(stages.parts) for _, stages in plans), default=1)
     base = as_stages(FedAvg())
@@ -113,6 +113,16 @@ def count(
             _costs(name, stages, runs[repr(stages)], fedavg, parts)
             for (name, stages), parts in zip(plans, lengths, strict=True)
         ]
+
+
+def _played(stages: Stages, rounds: int) -> Stages:
+    """Return the stages that a run has rounds for: what follows a stage that ends with it is left out."""
+    fixed = stages.fixed(rounds)
+    ends = [part.until for part in fixed.parts]
+    if rounds not in ends:
+        return fixed
+    last = ends.index(rounds)
+    return fixed._replace(parts=(*fixed.parts[:last], fixed.parts[last]._replace(until=None)))
 
 
 def _lengths(name: str, stages: Stages, rounds: int) -> list[int]:
