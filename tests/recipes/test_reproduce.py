@@ -104,7 +104,7 @@ def test_numbers_stand_beside_the_paper_s(tmp_path):
     assert cell.difference == pytest.approx(cell.mean - 90.0)
     assert len(cell.scores) == 2
     (table,) = shown_tables(outcome)
-    assert table.headings[:4] == ["iid", "IID top: paper", "ours", "difference"]
+    assert table.headings[:4] == ["iid", "IID top: paper", "ours", "diff"]
     assert "ours: rounds to 15 %" in table.headings
     assert [row[0] for row in table.rows] == ["FedAvg", "FedDyn(ours)"]
     assert table.rows[0][1] == "90.0±.5"

@@ -115,7 +115,8 @@ def print_outcome(outcome: Outcome) -> None:
         soft_wrap=True,
     )
     for table in shown_tables(outcome):
-        screen.print(table.title, style="bold", markup=False, soft_wrap=True)
+        if table.title:
+            screen.print(table.title, style="bold", markup=False, soft_wrap=True)
         print(as_lines(table.headings, table.rows))
         screen.print()
     for claim in outcome.claims:

@@ -198,6 +198,24 @@ class BetterColumn(Claim):
 
 
 @dataclass(frozen=True)
+class BetterInPairs(Claim):
+    """In each of `rows` and each pair of columns, the first is better than the second by more than `by`."""
+
+    pairs: tuple[tuple[str, str], ...]
+    rows: tuple[str, ...] = ()
+    by: float = 0.0
+
+    def alternatives(self, cells: set[CellKey]) -> list[list[Contrast]]:
+        """Return one set: every pair that there is, in every row."""
+        made = [BetterColumn("", pair, self.rows, self.by).alternatives(cells)[0] for pair in self.pairs]
+        return [[contrast for found in made for contrast in found]]
+
+    def named(self) -> tuple[Iterable[str], Iterable[str]]:
+        """Return the rows and the headings that it names."""
+        return self.rows, (heading for pair in self.pairs for heading in pair)
+
+
+@dataclass(frozen=True)
 class SmallerDrop(Claim):
     """From column `start` to column `end`, each of `rows` loses less than each of `than`."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from fedkeel.experiments.recipes.claims import CellKey
@@ -11,6 +12,8 @@ from fedkeel.experiments.reproduce.jobs import JobResult
 from fedkeel.experiments.reproduce.judging import JudgedClaim, judge
 from fedkeel.experiments.reproduce.plan import JobKey, RecipePlan
 from fedkeel.experiments.reproduce.reading import CellResult, read_cells, read_rule, shown_cell, shown_number
+
+_SIDE_BY_SIDE = 4  # columns of a table whose setups have one each
 
 Results = Mapping[JobKey, JobResult]
 
@@ -68,35 +71,39 @@ def conclude(plan: RecipePlan, results: Results) -> Outcome:
 
 
 def shown_tables(outcome: Outcome) -> list[ShownTable]:
-    """Return a table for each setup of each of the paper's tables, narrow enough for a terminal."""
+    """Return the paper's tables in parts that fit a terminal: by setup, or a few columns."""
     made = []
     run = {column.heading: column for column in outcome.plan.columns}
     for table in outcome.plan.recipe.tables:
-        by_setup: dict[str, list[Column]] = {}
-        for column in table.columns:
-            if column.heading in run:
-                by_setup.setdefault(column.setup, []).append(run[column.heading])
-        made += [_shown_table(outcome, table.title, setup, some) for setup, some in by_setup.items()]
+        columns = [run[column.heading] for column in table.columns if column.heading in run]
+        parts = [list(part) for _, part in groupby(columns, key=lambda column: column.setup)]
+        if all(len(part) == 1 for part in parts):
+            parts = [
+                columns[start : start + _SIDE_BY_SIDE] for start in range(0, len(columns), _SIDE_BY_SIDE)
+            ]
+        made += [_shown_table(outcome, table.title, part) for part in parts]
     return made
 
 
-def _shown_table(outcome: Outcome, title: str, setup: str, columns: list[Column]) -> ShownTable:
+def _shown_table(outcome: Outcome, title: str, columns: list[Column]) -> ShownTable:
     printed = any(
         (row, column.heading) in outcome.plan.recipe.printed
         for row in outcome.plan.rows
         for column in columns
     )
+    setups = list(dict.fromkeys(column.setup for column in columns))
+    setup = setups[0] if len(setups) == 1 else ""
     headings = [setup]
     for column in columns:
         changed = outcome.plan.scale.measures.get(column.heading)
         ours = "ours" if changed is None else f"ours: {read_rule(changed).label}"
-        headings += [f"{column.heading}: paper", ours, "difference"] if printed else [column.heading]
+        headings += [f"{column.heading}: paper", ours, "diff"] if printed else [column.heading]
     rows = []
     for row in outcome.plan.rows:
         cells = [outcome.cells.get(CellKey(row, column.heading)) for column in columns]
         if any(cell is not None for cell in cells):
             rows.append([row, *(text for cell in cells for text in _texts(cell, outcome, printed=printed))])
-    return ShownTable(f"{title}: {setup}" if title else setup, headings, rows)
+    return ShownTable(title, headings, rows)
 
 
 def _texts(cell: CellResult | None, outcome: Outcome, *, printed: bool) -> list[str]:

@@ -71,7 +71,8 @@ def _left_out(outcome: Outcome) -> str:
 
 
 def _table(title: str, headings: list[str], rows: list[list[str]]) -> str:
-    return f'<p class="quiet">{escape(title)}</p>{html_table(headings, rows)}'
+    heading = f'<p class="quiet">{escape(title)}</p>' if title else ""
+    return heading + html_table(headings, rows)
 
 
 def _panels(outcome: Outcome) -> str:

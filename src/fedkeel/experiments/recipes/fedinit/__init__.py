@@ -5,7 +5,7 @@ from __future__ import annotations
 from fedkeel.experiments.recipes.fedinit.accuracy import TABLE_4, TABLE_5, TABLE_6
 from fedkeel.experiments.recipes.fedinit.costs import TABLE_9
 from fedkeel.experiments.recipes.fedinit.divergence import FIGURE_2A, FIGURE_2B, FIGURE_2C, FIGURE_2D
-from fedkeel.experiments.recipes.fedinit.sensitivity import FIGURE_1B
+from fedkeel.experiments.recipes.fedinit.sensitivity import FIGURE_1A, FIGURE_1B
 from fedkeel.experiments.recipes.fedinit.timing import TABLE_7, TABLE_8
 from fedkeel.experiments.recipes.recipe import Recipe
 
@@ -16,6 +16,7 @@ RECIPES: tuple[Recipe, ...] = (
     TABLE_7,
     TABLE_8,
     TABLE_9,
+    FIGURE_1A,
     FIGURE_1B,
     FIGURE_2A,
     FIGURE_2B,

@@ -40,7 +40,7 @@ _ROUNDS = MappingProxyType({CIFAR10: 500, CIFAR100: 800})
 BASELINES: Mapping[str, str | Line] = MappingProxyType(
     {
         "FedAvg": "FedAvg",
-        "FedAdam": "FedAdam(lr=0.1)",
+        "FedAdam": "FedAdam(lr=0.1, tau=0.01)",
         "FedSAM": "FedSAM(rho=0.1)",
         "SCAFFOLD": "SCAFFOLD",
         "FedDyn": Line("FedDyn(alpha=0.1)", {"work.lr_decay": 0.9995}),
@@ -72,12 +72,12 @@ def settings(split: str, data: str = CIFAR10, model: str = RESNET) -> dict[str, 
     """Return the settings of a column such as "5%-200 Dir-0.1"."""
     participation, concentration = split.split(" Dir-")
     return {
-        **_SHARED,
-        **_PARTICIPATION[participation],
         "data.name": data,
         "data.split": f"DirichletByClient({concentration}, replacement=True)",
+        **_PARTICIPATION[participation],
         "model.name": model,
         "rounds": _ROUNDS[data],
+        **_SHARED,
     }
 
 
@@ -126,13 +126,14 @@ ASSUMED_WORK = (
 ASSUMED_BETA = (
     "β is not printed (the poster: “specific relaxed coefficient β”). N/C is taken, 0.1 at 10 % and 0.05 at "
     "5 %: the largest for which docs/relaxed.md expects no divergence; the authors' public code has 0.1.",
-    "The server averages end models, as in Algorithm 1; the authors' public code adds the mean walk, which "
-    "is "
+)
+ASSUMED_AGGREGATE = (
+    "The server averages end models, as in Algorithm 1; the authors' public code adds the mean walk, "
     'relaxed(…, aggregate="walk").',
 )
 ASSUMED_METHODS = (
-    "FedSAM's ρ = 0.1, FedDyn's α = 0.1, FedCM's α = 0.1 and FedAdam's β1 = 0.9, β2 = 0.99 are not printed: "
-    "they are those of the authors' public code. FedAdam's τ = 0.001 is fedkeel's (there 0.01).",
+    "FedSAM's ρ = 0.1, FedDyn's α = 0.1, FedCM's α = 0.1 and FedAdam's β1 = 0.9, β2 = 0.99, τ = 0.01 are not "
+    "printed: they are those of the authors' public code.",
     "“Global learning rate 1 except for FedAdam we use 0.1” is read as the server's rate of FedAdam; "
     "FedDyn's decay 0.9995 is kept with relaxed initialisation.",
 )
@@ -144,7 +145,7 @@ ASSUMED_RULE = ("The width of the smoothing filter is not printed: a mean of 5 e
 ASSUMED = (
     *ASSUMED_DATA,
     *ASSUMED_WORK,
-    *ASSUMED_BETA,
+    *ASSUMED_AGGREGATE,
     *ASSUMED_RESNET,
     *ASSUMED_RULE,
 )

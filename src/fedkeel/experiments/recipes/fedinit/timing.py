@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from fedkeel.experiments.recipes.claims import Similar, better
 from fedkeel.experiments.recipes.fedinit.settings import (
     ASSUMED,
+    ASSUMED_BETA,
     ASSUMED_METHODS,
     FEDINIT,
     OTHERS,
@@ -14,10 +17,18 @@ from fedkeel.experiments.recipes.fedinit.settings import (
     SMALL_NOTE,
     setup,
 )
-from fedkeel.experiments.recipes.recipe import Column, PaperTable, Recipe, RecipeScale, Settings
+from fedkeel.experiments.recipes.recipe import (
+    Column,
+    PaperTable,
+    Recipe,
+    RecipeScale,
+    Settings,
+    smoke_scale,
+)
 
 FEW, MANY = "10%-100", "5%-200"
 FEDAVG = "FedAvg"
+SPLIT = f"{FEW} Dir-0.1"  # "with the setup of 10%-100 Dir-0.1 splitting" (section 5.5)
 
 # The CNN's gradients take most of a round, as ResNet-18-GN's do; the perceptron's would not.
 _TIMED: Settings = MappingProxyType(
@@ -79,6 +90,7 @@ TABLE_7 = Recipe(
         "The split is not printed: Dir-0.1, as in Table 8.",
         "The text calls FedSAM the slowest; at 5%-200 the table has SCAFFOLD slower (24.49 against 22.18).",
         *ASSUMED,
+        *ASSUMED_BETA,
         *ASSUMED_METHODS,
     ),
     seeds=3,
@@ -93,6 +105,7 @@ TABLE_7 = Recipe(
 
 _BLOCKS = MappingProxyType({"upper": 0.70, "lower": 0.65})
 _SMALL_TARGETS = MappingProxyType({"upper": 0.34, "lower": 0.30})
+_SMOKE_TARGETS = MappingProxyType({"upper": 0.02, "lower": 0.01})  # four rounds do not get beyond chance
 
 
 def _headings(block: str) -> tuple[str, str, str, str]:
@@ -103,26 +116,26 @@ def _speeds(block: str, target: float) -> tuple[Column, ...]:
     rounds, seconds = f"rounds_to:{target:g}", f"seconds_to:{target:g}"
     headings = _headings(block)
     return (
-        Column(headings[0], "runs", rounds),
-        Column(headings[1], "runs", rounds, relative_to=FEDAVG, inverse=True),
-        Column(headings[2], "runs", seconds),
-        Column(headings[3], "runs", seconds, relative_to=FEDAVG, inverse=True),
+        Column(headings[0], SPLIT, rounds),
+        Column(headings[1], SPLIT, rounds, relative_to=FEDAVG, inverse=True),
+        Column(headings[2], SPLIT, seconds),
+        Column(headings[3], SPLIT, seconds, relative_to=FEDAVG, inverse=True),
     )
 
 
-def _small_measures() -> dict[str, str]:
-    """Return the rules of the cpu scale, by heading: the paper's targets are out of a perceptron's reach."""
-    made = {}
-    for block, target in _SMALL_TARGETS.items():
+def _measures(targets: Mapping[str, float]) -> dict[str, str]:
+    """Return the rules of a scale with other targets, by heading, where the paper's are out of reach."""
+    made: dict[str, str] = {}
+    for block, target in targets.items():
         kinds = ("rounds_to", "rounds_to", "seconds_to", "seconds_to")
         made |= {heading: f"{kind}:{target:g}" for heading, kind in zip(_headings(block), kinds, strict=True)}
     return made
 
 
-TABLE_8 = Recipe(
+_TABLE_8 = Recipe(
     name="fedinit/table8",
     title="FedInit: rounds and seconds to a target accuracy, ResNet-18-GN on CIFAR-10, 10%-100 Dir-0.1",
-    setups={"runs": setup("10%-100 Dir-0.1")},
+    setups={SPLIT: setup(SPLIT)},
     tables=(
         PaperTable(
             _speeds("upper", _BLOCKS["upper"]),
@@ -186,6 +199,7 @@ TABLE_8 = Recipe(
         "The target counts as reached at the first evaluation at or above it, without smoothing: the paper "
         "does not say.",
         *ASSUMED,
+        *ASSUMED_BETA,
         *ASSUMED_METHODS,
     ),
     seeds=3,
@@ -194,6 +208,13 @@ TABLE_8 = Recipe(
         + SMALL_NOTE.format(model="ResNet-18-GN", rounds=500),
         seeds=3,
         settings=SMALL,
-        measures=_small_measures(),
+        measures=_measures(_SMALL_TARGETS),
     ),
+)
+
+_SMOKE = smoke_scale(_TABLE_8)
+TABLE_8 = _TABLE_8.changed(
+    smoke=replace(
+        _SMOKE, note=f"targets of 2 % and 1 %, with {_SMOKE.note}", measures=_measures(_SMOKE_TARGETS)
+    )
 )
