@@ -15,7 +15,7 @@ from fedkeel.experiments.reproduce.plan import plan
 
 BY_NAME = {recipe.name.removeprefix("rethinking/"): recipe for recipe in RECIPES}
 TABLE1, TABLE2, TABLE3, TABLE4 = (BY_NAME[f"table{number}"] for number in range(1, 5))
-SYSTEMS = ("Cross-Device", "Cross-Silo")
+SYSTEMS = ("Device", "Silo")
 
 
 def number(recipe, row, heading):
@@ -50,19 +50,19 @@ TABLE_6 = TABLE_5 | {
 @pytest.mark.parametrize(
     ("column", "model", "table"),
     [
-        ("Cross-Device IID CIFAR10", "vgg11", TABLE_5),
-        ("Cross-Device NonIID CIFAR100", "resnet20", TABLE_5),
-        ("Cross-Device NonIID Tiny-ImageNet", "resnet34", TABLE_5),
-        ("Cross-Silo IID CIFAR10", "vgg11", TABLE_6),
-        ("Cross-Silo NonIID CIFAR100", "resnet20", TABLE_6 | {"work.epochs": 5}),
-        ("Cross-Silo NonIID Tiny-ImageNet", "resnet34", TABLE_6),
+        ("Device IID CIFAR10", "vgg11", TABLE_5),
+        ("Device NonIID CIFAR100", "resnet20", TABLE_5),
+        ("Device NonIID Tiny-ImageNet", "resnet34", TABLE_5),
+        ("Silo IID CIFAR10", "vgg11", TABLE_6),
+        ("Silo NonIID CIFAR100", "resnet20", TABLE_6 | {"work.epochs": 5}),
+        ("Silo NonIID Tiny-ImageNet", "resnet34", TABLE_6),
     ],
 )
 def test_the_settings_are_those_of_tables_5_and_6(column, model, table):
     setup = TABLE1.setups[column]
     assert {key: setup.settings[key] for key in table} == table
     assert setup.settings["model.name"] == model
-    alpha = 0.1 if column.startswith("Cross-Device") else 0.01
+    alpha = 0.1 if column.startswith("Device") else 0.01
     assert f"FedDyn(alpha={alpha})" in setup.line("FedDyn→FedAvg").method
 
 
@@ -79,11 +79,11 @@ def test_the_best_numbers_of_table_1_are_those_in_bold():
         for heading in (column.heading for column in TABLE1.columns)
     }
     bold_elsewhere = {heading: row for heading, row in best.items() if row != "FedDyn→FedAvg"}
-    assert bold_elsewhere == {"Cross-Device NonIID CIFAR10": "FedDyn"}
+    assert bold_elsewhere == {"Device NonIID CIFAR10": "FedDyn"}
 
 
 def test_table_2_takes_its_ends_from_table_1_but_not_its_switch_at_75_percent():
-    column = "Cross-Device IID CIFAR100"
+    column = "Device IID CIFAR100"
     final = {row: number(TABLE2, row, "Final accuracy") for row in TABLE2.rows}
     assert final["0 (FedAvg)"] == number(TABLE1, "FedAvg", column)
     assert final["1000 (FedDyn)"] == number(TABLE1, "FedDyn", column)
@@ -106,7 +106,7 @@ def test_the_target_of_table_2_is_reached_after_the_switch_even_where_the_last_r
 
 
 def test_tables_1_2_and_4_agree_on_the_runs_that_they_share():
-    column = "Cross-Device NonIID CIFAR100"
+    column = "Device NonIID CIFAR100"
     assert number(TABLE4, "FedDyn (continuous)", "Accuracy") == number(TABLE1, "FedDyn", column)
     assert number(TABLE4, "FedAvg", "Accuracy") == number(TABLE1, "FedDyn→FedAvg", column)
 
@@ -122,10 +122,10 @@ def test_fedavg_in_table_3_has_the_features_of_figure_2b_and_feddyn_not_those_of
 @pytest.mark.parametrize(
     ("name", "heading", "column"),
     [
-        ("figure4", "accuracy, 10 clients", "Cross-Silo NonIID CIFAR100"),
-        ("figure7", "final accuracy, IID", "Cross-Device IID CIFAR100"),
-        ("figure7", "final accuracy, Non-IID", "Cross-Device NonIID CIFAR100"),
-        ("figure12", "final accuracy", "Cross-Device IID CIFAR100"),
+        ("figure4", "accuracy, 10 clients", "Silo NonIID CIFAR100"),
+        ("figure7", "final accuracy, IID", "Device IID CIFAR100"),
+        ("figure7", "final accuracy, Non-IID", "Device NonIID CIFAR100"),
+        ("figure12", "final accuracy", "Device IID CIFAR100"),
     ],
 )
 def test_figures_repeat_the_numbers_of_table_1_where_they_show_its_runs(name, heading, column):

@@ -51,8 +51,8 @@ SILO_PRINTED = """
     NonIID Tiny-ImageNet | 52.68±0.21 51.97±0.38 53.55±0.22
 """
 _KINDS = [(split, data) for split in ("IID", "NonIID") for data in DATA_SETS]
-_DEVICE_COLUMNS = tuple(f"Cross-Device {split} {data}" for split, data in _KINDS)
-_SILO_COLUMNS = tuple(f"Cross-Silo {split} {data}" for split, data in _KINDS)
+_DEVICE_COLUMNS = tuple(f"Device {split} {data}" for split, data in _KINDS)
+_SILO_COLUMNS = tuple(f"Silo {split} {data}" for split, data in _KINDS)
 
 
 def _table1_setups() -> dict[str, Setup]:
@@ -61,13 +61,13 @@ def _table1_setups() -> dict[str, Setup]:
         drawn = IID if split == "IID" else NON_IID[data]
         shared = {**DATA_SETS[data], "data.split": drawn}
         for system, settings, alpha in (
-            ("Cross-Device", CROSS_DEVICE, DEVICE_ALPHA),
-            ("Cross-Silo", CROSS_SILO, SILO_ALPHA),
+            ("Device", CROSS_DEVICE, DEVICE_ALPHA),
+            ("Silo", CROSS_SILO, SILO_ALPHA),
         ):
             made[f"{system} {split} {data}"] = Setup({**settings, **shared}, three(alpha))
         if data == "CIFAR100":  # with the probes of the figures, which show the same runs
-            made[f"Cross-Device {split} {data}"] = device(three(DEVICE_ALPHA), iid=split == "IID")
-            made[f"Cross-Silo {split} {data}"] = silo(three(SILO_ALPHA), iid=split == "IID")
+            made[f"Device {split} {data}"] = device(three(DEVICE_ALPHA), iid=split == "IID")
+            made[f"Silo {split} {data}"] = silo(three(SILO_ALPHA), iid=split == "IID")
     return {name: made[name] for name in (*_DEVICE_COLUMNS, *_SILO_COLUMNS)}
 
 
@@ -108,10 +108,10 @@ TABLE1 = Recipe(
         note=f"CIFAR-10 alone, in all four settings, with FedSAGD's CNN instead of VGG-11: {CPU_TABLE1_NOTE}",
         seeds=3,
         setups={
-            "Cross-Device IID CIFAR10": CPU_DEVICE,
-            "Cross-Device NonIID CIFAR10": CPU_DEVICE,
-            "Cross-Silo IID CIFAR10": CPU_SILO,
-            "Cross-Silo NonIID CIFAR10": CPU_SILO,
+            "Device IID CIFAR10": CPU_DEVICE,
+            "Device NonIID CIFAR10": CPU_DEVICE,
+            "Silo IID CIFAR10": CPU_SILO,
+            "Silo NonIID CIFAR10": CPU_SILO,
         },
     ),
 )
