@@ -110,7 +110,7 @@ def print_outcome(outcome: Outcome) -> None:
     screen = console()
     screen.print(f"\n{plan.recipe.name}: {plan.recipe.title}", markup=False, soft_wrap=True)
     screen.print(
-        f"Scale {plan.scale_name}: {plan.scale.note}; {plan.scale.seeds} seeds\n",
+        f"Scale {plan.scale_name}: {plan.scale.note.rstrip('.')}; {plan.scale.seeds} seeds\n",
         markup=False,
         soft_wrap=True,
     )

@@ -96,23 +96,25 @@ def _shown_table(outcome: Outcome, title: str, columns: list[Column]) -> ShownTa
     headings = [setup]
     for column in columns:
         changed = outcome.plan.scale.measures.get(column.heading)
-        ours = "ours" if changed is None else f"ours: {read_rule(changed).label}"
-        headings += [f"{column.heading}: paper", ours, "diff"] if printed else [column.heading]
+        ours = ["ours", "diff"] if changed is None else [f"ours: {read_rule(changed).label}"]
+        headings += [f"{column.heading}: paper", *ours] if printed else [column.heading]
     rows = []
     for row in outcome.plan.rows:
-        cells = [outcome.cells.get(CellKey(row, column.heading)) for column in columns]
-        if any(cell is not None for cell in cells):
-            rows.append([row, *(text for cell in cells for text in _texts(cell, outcome, printed=printed))])
+        cells = {column: outcome.cells.get(CellKey(row, column.heading)) for column in columns}
+        if any(cell is not None for cell in cells.values()):
+            texts = (_texts(cell, outcome, column, printed=printed) for column, cell in cells.items())
+            rows.append([row, *(text for some in texts for text in some)])
     return ShownTable(title, headings, rows)
 
 
-def _texts(cell: CellResult | None, outcome: Outcome, *, printed: bool) -> list[str]:
-    if cell is None:
-        return ["—", "—", ""] if printed else ["—"]
+def _texts(cell: CellResult | None, outcome: Outcome, column: Column, *, printed: bool) -> list[str]:
+    """Return a cell's texts: ours alone where nothing is printed, no difference where the rule is another."""
+    ours = "—" if cell is None else shown_cell(cell)
     if not printed:
-        return [shown_cell(cell)]
-    changed = cell.key.heading in outcome.plan.scale.measures
-    difference = (
-        "" if cell.difference is None or changed else shown_number(cell.difference, cell.rule, sign=True)
-    )
-    return ["—" if cell.printed is None else cell.printed.text, shown_cell(cell), difference]
+        return [ours]
+    paper = "—" if cell is None or cell.printed is None else cell.printed.text
+    if column.heading in outcome.plan.scale.measures:
+        return [paper, ours]
+    if cell is None or cell.difference is None:
+        return [paper, ours, ""]
+    return [paper, ours, shown_number(cell.difference, cell.rule, sign=True)]

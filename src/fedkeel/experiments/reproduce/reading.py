@@ -199,13 +199,17 @@ def shown_number(value: float, rule: Rule, *, sign: bool = False) -> str:
     return text.replace("-", "−")
 
 
+def _shown_spread(spread: float, rule: Rule) -> str:
+    return f"{spread:.1f}" if rule.percent else f"{spread:,.0f}" if spread >= 10 else f"{spread:.2g}"
+
+
 def shown_cell(cell: CellResult) -> str:
     """Return our number as text: mean ± std, 2000+ where the target was not reached, or what is missing."""
     total = len(cell.scores)
     if not total:
         return "—"
     if cell.mean is not None:
-        spread = "" if cell.spread is None else f" ± {shown_number(cell.spread, cell.rule)}"
+        spread = "" if cell.spread is None else f" ± {_shown_spread(cell.spread, cell.rule)}"
         return shown_number(cell.mean, cell.rule) + spread
     diverged = sum(score.diverged for score in cell.scores.values())
     if diverged:
