@@ -110,7 +110,7 @@ def print_outcome(outcome: Outcome) -> None:
     screen = console()
     screen.print(f"\n{plan.recipe.name}: {plan.recipe.title}", markup=False, soft_wrap=True)
     screen.print(
-        f"Scale {plan.scale_name}: {plan.scale.note.rstrip('.')}; {plan.scale.seeds} seeds\n",
+        f"Scale {plan.scale_name}: {plan.scale.note.rstrip('.')}; {_seeds(plan.scale.seeds)}\n",
         markup=False,
         soft_wrap=True,
     )
@@ -192,6 +192,10 @@ def _shown_progress() -> Iterator[tuple[Callable[[str], None], Callable[[WorkDon
         return
     with live:
         yield told, progress
+
+
+def _seeds(count: int) -> str:
+    return f"{count} seed{'s' * (count != 1)}"
 
 
 def _listed(text: str | None) -> list[str]:

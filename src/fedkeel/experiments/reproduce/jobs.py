@@ -19,6 +19,7 @@ from fedkeel.studies.artifacts import read_or_make, read_part
 if TYPE_CHECKING:
     from fedkeel.settings import RunSettings
 
+FEATURES = "features"  # below a job's directory: a study of features, with its run
 RESULT_FILE = "recipe.json"  # the rows of a study, or why a run diverged
 
 JobRows = Sequence[Mapping[str, Any]]
@@ -59,7 +60,7 @@ def carry_out(job: RecipeJob, on_row: RowCallback | None = None) -> JobResult:
 
 def rounds_done(job: RecipeJob) -> int:
     """Return how many rounds of a job are on disk, quickly: the lines of its metrics."""
-    file = job.directory / "metrics.jsonl"
+    file = (job.directory if job.study is None else job.directory / FEATURES / "run") / "metrics.jsonl"
     try:
         return file.read_bytes().count(b"\n")
     except OSError:
@@ -87,7 +88,7 @@ def _study_rows(job: RecipeJob, on_row: RowCallback | None) -> list[dict[str, An
         case StabilityCurves():
             return _stability_rows(job.study, _settings(job), job.directory / "stability", on_row)
         case FeatureCounts():
-            return _feature_rows(job.study, _settings(job), job.directory / "features", on_row)
+            return _feature_rows(job.study, _settings(job), job.directory / FEATURES, on_row)
         case CountedCosts():
             return _cost_rows(job.study, job)
         case BoundedRun():

@@ -157,6 +157,11 @@ def _shown(found: ContrastFinding, cells: Mapping[CellKey, CellResult], count: i
     flip = -1 if contrast.oriented and rule.sign < 0 else 1
     flip = -1 if not contrast.oriented and contrast.terms[0][0] < 0 else flip
     name = ", ".join(contrast.cells[0]) if len(contrast.terms) == 1 else str(contrast)
+    diverged = [cell for cell in contrast.cells if any(one.diverged for one in cells[cell].scores.values())]
+    if diverged:
+        counts = (sum(one.diverged for one in cells[cell].scores.values()) for cell in diverged)
+        shown = (f"{cell.row}: {n} of {found.seeds}" for cell, n in zip(diverged, counts, strict=True))
+        return f"diverged: {', '.join(dict.fromkeys(shown))} seeds, which is worse than any number"
     which = "the nearest to failing" if found.finding == HOLDS else "one"
     among = f"; {which} of {count}" if count > 1 else ""
     number = _number(flip * found.mean, rule)

@@ -2,6 +2,61 @@
 
 from __future__ import annotations
 
-from fedkeel.experiments.recipes.fedsagd.table2 import TABLE2
+from collections.abc import Mapping
+from dataclasses import replace
 
-RECIPES = (TABLE2,)
+from fedkeel.experiments.recipes.fedsagd.figures import FIGURE1, FIGURE2, FIGURE3, FIGURE4
+from fedkeel.experiments.recipes.fedsagd.settings import OURS
+from fedkeel.experiments.recipes.fedsagd.table2 import TABLE2, TABLE11, TARGETS
+from fedkeel.experiments.recipes.fedsagd.tables import TABLE3, TABLE4, TABLE8, TABLE9, TABLE10
+from fedkeel.experiments.recipes.recipe import Recipe, Settings, smoke_scale
+
+_SMOKE_TARGETS = {
+    heading: f"rounds_to:{target}"
+    for data, targets in TARGETS.items()
+    for heading, target in zip((f"{data} {one}" for one in targets), ("0.10", "0.20"), strict=True)
+}
+
+
+def _with_short_smoke(
+    recipe: Recipe,
+    rows: tuple[str, ...],
+    own: Mapping[str, Settings] | None = None,
+    measures: Mapping[str, str] | None = None,
+) -> Recipe:
+    """Return the recipe with a smoke scale of some rows: all of them would take long."""
+    general = smoke_scale(recipe)
+    assert general.setups is not None
+    changed = {name: {**given, **(own or {}).get(name, {})} for name, given in general.setups.items()}
+    note = f"{general.note}; only {', '.join(rows)}"
+    return recipe.changed(
+        smoke=replace(general, note=note, setups=changed, rows=rows, measures=measures or {})
+    )
+
+
+_TWELVE = ("FedAvg", "FedLNAG", "FedACG", OURS)
+_NINE = ("FedSAGD", "FedACG", "FedLNAG")
+_EIGHT = ("FedAvg", "FedAdam", "FedDyn", "FedLNAG", "FedSAGD")
+_COHORTS: Mapping[str, Settings] = {
+    "1": {"cohort": 1},
+    "2": {"cohort": 2},
+    "5": {"cohort": 5},
+    "10": {"cohort": 6},
+}
+_REPLACING: Mapping[str, Settings] = {
+    name: {"data.clients": 8, "study.held_out": 2} for name in FIGURE1.setups
+}
+
+RECIPES = (
+    _with_short_smoke(TABLE2, _TWELVE, measures=_SMOKE_TARGETS),
+    _with_short_smoke(TABLE3, _NINE),
+    _with_short_smoke(TABLE4, _NINE, _COHORTS),
+    TABLE8,
+    TABLE9,
+    TABLE10,
+    _with_short_smoke(TABLE11, _TWELVE),
+    _with_short_smoke(FIGURE1, _EIGHT, _REPLACING),
+    _with_short_smoke(FIGURE2, _EIGHT, _REPLACING),
+    _with_short_smoke(FIGURE3, _TWELVE),
+    _with_short_smoke(FIGURE4, _TWELVE),
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedkeel.experiments.recipes.claims import better
+from fedkeel.experiments.recipes.claims import Ordered, better
 from fedkeel.experiments.recipes.fedsagd import settings as printed
 from fedkeel.experiments.recipes.recipe import Column, PaperTable, Recipe, RecipeScale, Setup
 
@@ -45,6 +45,7 @@ _TARGETS = PaperTable(
 )
 TOPS = tuple(column.heading for column in _TARGETS.columns if column.measure == "top")
 ROUNDS = tuple(column.heading for column in _TARGETS.columns if column.measure != "top")
+TARGETS = {"CIFAR-10": (75, 81), "CIFAR-100": (40, 45), "EMNIST": (78, 80), "Shakespeare": (45, 50)}
 
 ASSUMED = (
     *printed.ASSUMED,
@@ -54,10 +55,15 @@ ASSUMED = (
     *printed.ASSUMED_SHAKESPEARE,
 )
 
-CPU_SETUPS = {"emnist": printed.MNIST}
-_CPU_NOTE = (
-    f"{printed.MNIST_NOTE}. Its targets are 88 and 90 %, which lie as far below the best top accuracy (92) "
-    "as 78 and 80 do in the paper, and which can be reached."
+CPU_SETUPS = {"emnist": printed.MNIST, "cifar10": printed.SMALL_CIFAR10}
+CPU_NOTE = (
+    f"{printed.MNIST_NOTE}, 500 rounds of 2,000. {printed.SMALL_CIFAR10_NOTE}. "
+    "CIFAR-100 (a ResNet-18) and Shakespeare (an LSTM) take too long for two cores and are left out"
+)
+_CPU_TARGETS = (
+    "The targets were chosen after trial runs (MNIST: seed 0 of all methods, seed 1 of some; CIFAR-10: "
+    "FedSAGD, seed 0) so that they can be reached: 88 and 90 % on MNIST, as far below the best top accuracy "
+    "(92) as 78 and 80 are in the paper; 30 and 40 % on CIFAR-10, where FedSAGD has 43 % after 30 rounds"
 )
 
 TABLE2 = Recipe(
@@ -97,9 +103,57 @@ TABLE2 = Recipe(
     ),
     seeds=5,
     cpu=RecipeScale(
-        note=_CPU_NOTE,
+        note=f"{CPU_NOTE}. {_CPU_TARGETS}",
         seeds=5,
         setups=CPU_SETUPS,
-        measures={"EMNIST 78": "rounds_to:0.88", "EMNIST 80": "rounds_to:0.90"},
+        measures={
+            "EMNIST 78": "rounds_to:0.88",
+            "EMNIST 80": "rounds_to:0.90",
+            "CIFAR-10 75": "rounds_to:0.30",
+            "CIFAR-10 81": "rounds_to:0.40",
+        },
     ),
+)
+
+_DATASETS = {"EMNIST": "emnist", "CIFAR-10": "cifar10", "CIFAR-100": "cifar100", "Shakespeare": "shakespeare"}
+
+TABLE11 = Recipe(
+    name="fedsagd/table11",
+    title="Top accuracy with its standard deviation over five seeds, twelve methods on four data sets",
+    setups=SETUPS,
+    tables=(
+        PaperTable(
+            tuple(Column(heading, setup, "top") for heading, setup in _DATASETS.items()),
+            """
+            FedSAGD(ours) | 82.24±0.07 84.05±0.13 54.53±0.71 53.03±0.11
+            FedANAG       | 82.01±0.18 83.51±0.17 45.32±0.85 52.46±0.14
+            FedACG        | 82.02±0.16 83.52±0.16 50.59±0.92 52.52±0.13
+            FedLNAG       | 81.92±0.35 79.60±0.47 42.31±1.64 52.23±0.11
+            FedCM         | 80.16±0.82 81.09±0.81 45.02±1.92 39.24±1.89
+            FedAdam       | 81.58±0.60 78.29±0.34 44.51±1.34 52.30±0.18
+            FedAvgM       | 81.92±0.19 81.86±0.37 48.31±1.67 52.32±0.08
+            MimeLite      | 81.91±0.14 81.02±0.23 47.59±0.80 51.71±0.31
+            SCAFFOLD      | 81.55±0.15 81.34±0.34 42.24±1.18 52.04±0.25
+            FedDyn        | 81.02±0.65 80.14±0.61 41.80±1.19 51.77±0.23
+            FedProx       | 81.83±0.56 78.88±0.51 41.74±1.12 51.54±0.21
+            FedAvg        | 81.01±0.53 78.64±0.39 40.79±1.34 51.61±0.19
+            """,
+        ),
+    ),
+    claims=(
+        better("FedSAGD has the highest top accuracy on every data set", printed.OURS),
+        Ordered(
+            "FedACG comes next, and FedANAG below it", (printed.OURS, "FedACG", "FedANAG"), tuple(_DATASETS)
+        ),
+    ),
+    assumptions=(
+        *ASSUMED,
+        "The runs are those of Table 2. Two tops differ between the two tables and are typed as printed: "
+        "FedCM on Shakespeare (39.14 there) and FedDyn on CIFAR-100 (41.89 there).",
+        "The printed table has the data sets in rows; here methods are rows, and FedSAGD is called as in "
+        "Table 2.",
+        "± is taken as the standard deviation, although the caption says variance.",
+    ),
+    seeds=5,
+    cpu=RecipeScale(note=CPU_NOTE, seeds=5, setups=CPU_SETUPS),
 )
