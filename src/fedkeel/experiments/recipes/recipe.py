@@ -98,14 +98,16 @@ class RecipeScale:
     """How much of the paper's experiment is run, and what is changed: `note` says it plainly.
 
     `settings` change every run; `setups` names those that are run, each with changes of its own (None: all);
-    `rows` those methods that are run (None: all). `measures` replaces rules, by heading, where a target of
-    the paper is out of reach. Keys such as `study.every` change the study.
+    `lines` changes what is a row's own; `rows` names those that are run (None: all). `measures` replaces
+    rules, by heading, where a target of the paper is out of reach. Keys such as `study.every` change the
+    study.
     """
 
     note: str
     seeds: int
     settings: Settings = field(default_factory=dict)
     setups: Mapping[str, Settings] | None = None
+    lines: Mapping[str, Settings] = field(default_factory=dict)
     rows: tuple[str, ...] | None = None
     measures: Mapping[str, str] = field(default_factory=dict)
 

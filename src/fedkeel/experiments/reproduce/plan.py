@@ -123,7 +123,8 @@ def settings_of(
     """Return what a row of a setup trains at a scale, as nested tables without its method, and its study."""
     setup = recipe.setups[setup_name]
     own = {} if scale.setups is None else scale.setups[setup_name]
-    flat = merged([setup.settings, scale.settings, own, setup.line(row).settings])
+    line = (setup.line(row).settings, scale.lines.get(row, {}))
+    flat = merged([setup.settings, scale.settings, own, *line])
     study = _study(setup.study, {key: flat.pop(key) for key in [*flat] if key.startswith(_STUDY)})
     if isinstance(study, StabilityCurves):
         flat["data.held_out"] = study.held_out
