@@ -40,13 +40,13 @@ class DataSize(NamedTuple):
 MODELS = {
     "logistic": ModelSize(0.007, 7_850),
     "mlp": ModelSize(0.035, 197_322),
-    "cnn": ModelSize(2.3, 797_962),
-    "resnet20": ModelSize(6.6, 269_722),
+    "cnn": ModelSize(1.8, 797_962),
+    "resnet20": ModelSize(6.0, 269_722),
     "resnet18": ModelSize(9.5, 11_181_642),
     "resnet18_gn": ModelSize(9.8, 11_181_642),
     "resnet34": ModelSize(16.0, 21_289_802),
     "vgg11": ModelSize(20.0, 9_225_610),
-    "char_lstm": ModelSize(1.9, 133_520),
+    "char_lstm": ModelSize(1.5, 133_520),
 }
 DATA = {
     "cifar10": DataSize(

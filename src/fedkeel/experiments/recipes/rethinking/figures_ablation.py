@@ -112,7 +112,7 @@ FIGURE11 = Recipe(
     ),
     seeds=SEEDS,
     cpu=RecipeScale(
-        note=f"{CPU_DEVICE_FULL_NOTE}; with 10 clients 20 local steps",
+        note=f"{CPU_DEVICE_FULL_NOTE}; with 10 clients 10 local steps",
         seeds=3,
         setups={"dynamics": CPU_FULL, "partial participation": CPU_DEVICE},
         lines={"10 clients": CPU_SILO},
