@@ -183,7 +183,7 @@ def test_the_poster_repeats_the_paper():
 
 @pytest.mark.parametrize("panel", "abcd")
 def test_figure_2_has_two_negative_values_none_and_positive_ones(panel):
-    setup = PAPER[f"figure2{panel}"].setups["β"]
+    setup = PAPER[f"figure2{panel}"].setups["beta"]
     betas = [float(setup.line(row).method.partition("beta=")[2].rstrip(")")) for row in setup.lines]
     assert all(one < other for one, other in pairwise(betas))
     assert [beta < 0 for beta in betas].count(True) == 2

@@ -87,9 +87,9 @@ BOUND = Recipe(
     seeds=3,
     cpu=RecipeScale(note="the same as at scale paper: the network is small", seeds=3),
     smoke=RecipeScale(
-        note="48 units and 8 rounds: it shows that the recipe works, no more",
-        seeds=2,
-        settings={"study.rounds": 8, "study.units": 48},
+        note="96 units and 20 rounds: it shows that the recipe works, no more",
+        seeds=1,
+        settings={"study.rounds": 20, "study.units": 96},
     ),
 )
 

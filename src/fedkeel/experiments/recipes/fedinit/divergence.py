@@ -32,18 +32,18 @@ def _figure(panel: str, split: str, method: str) -> Recipe:
     return Recipe(
         name=f"fedinit/figure2{panel}",
         title=f"FedInit: accuracy and divergence for several β, {method} + RI, {split}, CIFAR-10",
-        setups={"β": setup(split, lines=lines, more={"probes": ["divergence"]})},
+        setups={"beta": setup(split, lines=lines, more={"probes": ["divergence"]})},
         tables=(
             PaperTable(
                 (
-                    Column(ACCURACY, "β", SMOOTHED),
-                    Column(DIVERGENCE, "β", "mean:0.5:1 of divergence (min)"),
+                    Column(ACCURACY, "beta", SMOOTHED),
+                    Column(DIVERGENCE, "beta", "mean:0.5:1 of divergence (min)"),
                 )
             ),
         ),
         panels=(
-            Panel("test accuracy", "β", "accuracy"),
-            Panel("divergence Δ", "β", "divergence", log=True),
+            Panel("test accuracy", "beta", "accuracy"),
+            Panel("divergence Δ", "beta", "divergence", log=True),
         ),
         claims=(
             better("RI improves the accuracy by 2 points or more", _POSITIVE, _PLAIN, ACCURACY, by=2.0),

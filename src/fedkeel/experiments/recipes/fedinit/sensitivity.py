@@ -68,16 +68,16 @@ FIGURE_1A = Recipe(
 FIGURE_1B = Recipe(
     name="fedinit/figure1b",
     title="FedInit: accuracy against the relaxed coefficient β, CIFAR-10",
-    setups={"β": setup(SPLIT, lines={_beta(value): f"FedInit(beta={value:g})" for value in BETAS})},
+    setups={"beta": setup(SPLIT, lines={_beta(value): f"FedInit(beta={value:g})" for value in BETAS})},
     tables=(
         PaperTable(
-            (Column("accuracy", "β", SMOOTHED), Column("norm of the model", "β", "final of norm (min)"))
+            (Column("accuracy", "beta", SMOOTHED), Column("norm of the model", "beta", "final of norm (min)"))
         ),
     ),
     panels=(
-        Panel("accuracy against β", "β", "accuracy", against="rows"),
-        Panel("accuracy", "β", "accuracy"),
-        Panel("norm of the model", "β", "norm", log=True),
+        Panel("accuracy against β", "beta", "accuracy", against="rows"),
+        Panel("accuracy", "beta", "accuracy"),
+        Panel("norm of the model", "beta", "norm", log=True),
     ),
     claims=(
         better(
