@@ -77,6 +77,12 @@ def test_execution_does_not_change_where_a_run_is_kept(tmp_path):
     assert set(plan(SMALL, "cpu", tmp_path).distinct) == set(plan(other, "cpu", tmp_path).distinct)
 
 
+def test_the_device_is_execution_too(tmp_path):
+    there = plan(SMALL, "cpu", tmp_path, device="meta")
+    assert {job.table["device"] for job in there.jobs} == {"meta"}
+    assert set(there.distinct) == set(cpu(tmp_path).distinct)
+
+
 def test_a_recipe_runs_once_and_is_read_ever_after(tmp_path, monkeypatch):
     ended = []
     first = carry_out_plan(cpu(tmp_path), workers=1, ended=lambda job, result, before: ended.append(before))

@@ -65,6 +65,9 @@ def reproduce(
     parallel: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Runs at a time; by default one per core.")
     ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Where models and vectors live, as cuda; by default the processor.")
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be run and how long, and run nothing.")
     ] = False,
@@ -79,7 +82,15 @@ def reproduce(
     from fedkeel.experiments.reproduce.page import write_page  # noqa: PLC0415
     from fedkeel.experiments.reproduce.plan import plan  # noqa: PLC0415
 
-    made = plan(find_recipe(name), scale, out, only=_listed(only), methods=_listed(methods), seeds=seeds)
+    made = plan(
+        find_recipe(name),
+        scale,
+        out,
+        only=_listed(only),
+        methods=_listed(methods),
+        seeds=seeds,
+        device=device,
+    )
     workers = parallel or os.cpu_count() or 1
     there = {d: r for d, job in made.distinct.items() if (r := finished(job)) is not None}
     if dry_run:

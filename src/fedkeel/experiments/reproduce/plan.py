@@ -78,10 +78,13 @@ def plan(
     only: Iterable[str] = (),
     methods: Iterable[str] = (),
     seeds: int | None = None,
+    device: str | None = None,
 ) -> RecipePlan:
-    """RecipePlan the runs of a recipe at a scale; `only` names setups, `methods` rows of the table."""
+    """Plan the runs of a recipe at a scale; `only` names setups, `methods` rows of the table."""
     scale = recipe.scale(scale_name)
     scale = scale if seeds is None else dataclasses.replace(scale, seeds=seeds)
+    if device is not None:
+        scale = dataclasses.replace(scale, settings={**scale.settings, "device": device})
     at_scale = tuple(recipe.setups if scale.setups is None else scale.setups)
     setups = _chosen(tuple(only), at_scale, tuple(recipe.setups), f"{recipe.name} at scale {scale_name}")
     known = tuple(row for row in recipe.rows if scale.rows is None or row in scale.rows)
