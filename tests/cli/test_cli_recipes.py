@@ -61,10 +61,10 @@ def test_a_dry_run_says_what_would_be_run_and_runs_nothing(fedkeel, tmp_path):
     line = ("reproduce", "fedsagd/table2", "--scale", "smoke", "--only", "emnist", "--dry-run")
     shown = fedkeel(*line, "--out", str(tmp_path / "out")).stdout
     assert "FedAvg" in shown
-    assert "24 of 24 runs are left" in shown
+    assert "8 of 8 runs are left" in shown
     assert not (tmp_path / "out").exists()
     found = json.loads(fedkeel(*line, "--json", "--out", str(tmp_path / "out")).stdout)
-    assert len(found["runs"]) == 24
+    assert len(found["runs"]) == 8
 
 
 @pytest.mark.slow
@@ -82,3 +82,6 @@ def test_reproduce_ends_with_the_table_the_claims_and_a_page(fedkeel, tmp_path):
     assert "4 of 4 runs are there already" in again.stderr
     assert {cell["row"] for cell in found["cells"]} == {"FedAvg", "FedSAGD(ours)"}
     assert len(found["runs"]) == 4
+    directory = tmp_path / "fedsagd-table2-smoke"
+    assert fedkeel("show", str(directory)).stdout == shown.stdout
+    assert json.loads(fedkeel("show", str(directory), "--json").stdout) == found

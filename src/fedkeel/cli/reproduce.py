@@ -24,7 +24,6 @@ from fedkeel.progress import as_lines, console, shown_time
 if TYPE_CHECKING:
     from fedkeel.experiments.reproduce.carrying_out import WorkDone
     from fedkeel.experiments.reproduce.jobs import JobResult
-    from fedkeel.experiments.reproduce.outcome import Outcome
     from fedkeel.experiments.reproduce.plan import RecipeJob, RecipePlan
 
 OUT = Path("runs") / "reproduce"
@@ -79,6 +78,7 @@ def reproduce(
     """Run a table or figure of a paper: its numbers beside ours, each claim judged, and a page."""
     from fedkeel.experiments.reproduce.carrying_out import carry_out_plan  # noqa: PLC0415  heavy
     from fedkeel.experiments.reproduce.jobs import finished, shown_result  # noqa: PLC0415
+    from fedkeel.experiments.reproduce.outcome import outcome_text  # noqa: PLC0415
     from fedkeel.experiments.reproduce.page import write_page  # noqa: PLC0415
     from fedkeel.experiments.reproduce.plan import plan  # noqa: PLC0415
 
@@ -108,34 +108,10 @@ def reproduce(
     if as_json:
         print(json.dumps(outcome.as_dict(), ensure_ascii=False, indent=2))
     else:
-        print_outcome(outcome)
+        print(outcome_text(outcome))
+        print(f"\nPage: {made.directory / 'page.html'}")
     if len(outcome.diverged) == len(outcome.results):
         raise Diverged(f"all {len(outcome.results)} runs diverged", round=0)
-
-
-def print_outcome(outcome: Outcome) -> None:
-    """Print the tables, the claims and where the page is."""
-    from fedkeel.experiments.reproduce.outcome import shown_tables  # noqa: PLC0415  heavy
-
-    plan = outcome.plan
-    screen = console()
-    screen.print(f"\n{plan.recipe.name}: {plan.recipe.title}", markup=False, soft_wrap=True)
-    screen.print(
-        f"Scale {plan.scale_name}: {plan.scale.note.rstrip('.')}; {_seeds(plan.scale.seeds)}\n",
-        markup=False,
-        soft_wrap=True,
-    )
-    for table in shown_tables(outcome):
-        if table.title:
-            screen.print(table.title, style="bold", markup=False, soft_wrap=True)
-        print(as_lines(table.headings, table.rows))
-        screen.print()
-    for claim in outcome.claims:
-        text = (
-            f"{claim.finding}: {claim.claim.text}\n    {claim.why}; in the paper's numbers: {claim.in_paper}"
-        )
-        screen.print(text, markup=False, soft_wrap=True)
-    screen.print(f"\nPage: {plan.directory / 'page.html'}", markup=False, soft_wrap=True)
 
 
 def _print_dry_run(plan: RecipePlan, there: dict[Path, Any], workers: int, *, as_json: bool) -> None:
@@ -203,10 +179,6 @@ def _shown_progress() -> Iterator[tuple[Callable[[str], None], Callable[[WorkDon
         return
     with live:
         yield told, progress
-
-
-def _seeds(count: int) -> str:
-    return f"{count} seed{'s' * (count != 1)}"
 
 
 def _listed(text: str | None) -> list[str]:

@@ -16,6 +16,8 @@ from fedkeel.cli.clients import show_clients
 from fedkeel.cli.runs import run_line
 from fedkeel.cli.sweep_page import print_sweep
 from fedkeel.errors import ConfigError, StorageError
+from fedkeel.experiments import OUTCOME_TEXT
+from fedkeel.files import storage_errors
 from fedkeel.progress import console, shown_time
 
 _EXAMPLES = "[bold]Examples[/]\n\n"
@@ -48,6 +50,8 @@ def show(
         show_clients(directory, as_json=as_json)
     elif kind == "comparison":
         _show_comparison(directory, columns, as_json=as_json)
+    elif (directory / OUTCOME_TEXT).exists():
+        _show_outcome(directory, as_json=as_json)
     elif kind is not None:
         _show_study(directory, kind, columns, as_json=as_json)
     elif as_json:
@@ -58,6 +62,14 @@ def show(
 
 def _print_json(value: Any) -> None:
     print(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def _show_outcome(directory: Path, *, as_json: bool) -> None:
+    """Print what came out of a recipe, as it was written."""
+    with storage_errors(directory):
+        print((directory / ("outcome.json" if as_json else OUTCOME_TEXT)).read_text().rstrip())
+    if not as_json:
+        print(f"\nPage: {directory / 'page.html'}")
 
 
 def _whole(directory: Path) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from fedkeel.experiments.reproduce.jobs import JobResult
 from fedkeel.experiments.reproduce.judging import JudgedClaim, judge
 from fedkeel.experiments.reproduce.plan import JobKey, RecipePlan
 from fedkeel.experiments.reproduce.reading import CellResult, read_cells, read_rule, shown_cell, shown_number
+from fedkeel.progress import as_lines
 
 _SIDE_BY_SIDE = 4  # columns of a table whose setups have one each
 
@@ -118,3 +119,17 @@ def _texts(cell: CellResult | None, outcome: Outcome, column: Column, *, printed
     if cell is None or cell.difference is None:
         return [paper, ours, ""]
     return [paper, ours, shown_number(cell.difference, cell.rule, sign=True)]
+
+
+def outcome_text(outcome: Outcome) -> str:
+    """Return the tables and the claims as text."""
+    plan, seeds = outcome.plan, outcome.plan.scale.seeds
+    note = plan.scale.note.rstrip(".")
+    lines = [f"{plan.recipe.name}: {plan.recipe.title}"]
+    lines += [f"Scale {plan.scale_name}: {note}; {seeds} seed{'s' * (seeds != 1)}", ""]
+    for table in shown_tables(outcome):
+        lines += [*filter(None, [table.title]), as_lines(table.headings, table.rows), ""]
+    for one in outcome.claims:
+        lines.append(f"{one.finding}: {one.claim.text}")
+        lines.append(f"    {one.why}; in the paper's numbers: {one.in_paper}")
+    return "\n".join(lines)

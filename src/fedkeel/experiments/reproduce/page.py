@@ -7,10 +7,11 @@ import math
 import statistics
 from html import escape
 
+from fedkeel.experiments import OUTCOME_TEXT
 from fedkeel.experiments.recipes.claims import CellKey
 from fedkeel.experiments.recipes.recipe import Panel
 from fedkeel.experiments.reproduce.judging import JudgedClaim
-from fedkeel.experiments.reproduce.outcome import Outcome, shown_tables
+from fedkeel.experiments.reproduce.outcome import Outcome, outcome_text, shown_tables
 from fedkeel.files import storage_errors, write_durably
 from fedkeel.report.charts import SMALL, ChartCurve, Drawing, draw_chart, line_chart
 from fedkeel.report.style import html_page, html_table
@@ -20,13 +21,14 @@ Points = list[tuple[float, float]]
 
 
 def write_page(outcome: Outcome, command: str) -> None:
-    """Write the page, and the numbers as JSON beside it."""
+    """Write the page, and beside it the numbers as JSON and as text."""
     directory = outcome.plan.directory
     with storage_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
         write_durably(directory / "page.html", make_recipe_page(outcome, command).encode())
         numbers = json.dumps(outcome.as_dict(), ensure_ascii=False, indent=2)
         write_durably(directory / "outcome.json", numbers.encode())
+        write_durably(directory / OUTCOME_TEXT, f"{outcome_text(outcome)}\n".encode())
 
 
 def make_recipe_page(outcome: Outcome, command: str) -> str:
