@@ -26,7 +26,17 @@ COMMANDS = {
     ("study", "interaction"): set(),
     ("study", "constants"): {"rounds"},  # the pilot's are --pilot-rounds
 }
-NO_EXPERIMENT = ("demo", "resume", "runs", "show", "methods", "explain", "bounds")
+NO_EXPERIMENT = (
+    "demo",
+    "resume",
+    "runs",
+    "show",
+    "methods",
+    "explain",
+    "bounds",
+    "recipes show",
+    "reproduce",
+)
 METHOD = 'Method, as scaffold or "relaxed(fedcm, beta=0.1)"'
 SEVERAL = {  # what differs between commands, and how
     "--method": {f"{METHOD}.", f"{METHOD}; repeatable.", "The same, as other commands take it."},
@@ -38,6 +48,7 @@ SEVERAL = {  # what differs between commands, and how
     "--out": {
         "Where to keep it; by default a new directory below runs/.",
         "Keep what is measured, to go on after an interruption; else nothing is kept.",
+        "Directory of all recipes' runs; what they share is run once.",
     },
     "--over": {
         'What varies: a setting, as work.lr or "method=FedInit(beta={})"; {} stands for the value.',

@@ -24,8 +24,6 @@ _EXAMPLES = """[bold]Examples[/]
 
 fedkeel recipes
 
-fedkeel recipes show fedsagd/table2
-
 fedkeel recipes --json > recipes.json"""
 
 _SHOW = """[bold]Examples[/]

@@ -60,13 +60,11 @@ def reproduce(
         str | None,
         typer.Option(metavar="ROW,…", help="Rows of the table, as fedavg,fedsagd; all by default."),
     ] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds, instead of the scale's.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, metavar="N", help="Number of seeds: 0, 1, 2, …")] = None,
     parallel: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Runs at a time; by default one per core.")
     ] = None,
-    device: Annotated[
-        str | None, typer.Option(help="Where models and vectors live, as cuda; by default the processor.")
-    ] = None,
+    device: Annotated[str | None, typer.Option(help="Where the model and its vectors live.")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be run and how long, and run nothing.")
     ] = False,
