@@ -13,9 +13,10 @@ from collections.abc import Callable
 from multiprocessing.connection import wait
 from typing import Any
 
+from fedkeel.engines.jobs.pickles import Known, Spans
+from fedkeel.engines.jobs.queue import JobQueue
 from fedkeel.engines.pool.forkserver import PoolWorker
-from fedkeel.engines.pool.queue import JobQueue
-from fedkeel.engines.pool.sharing import Known, SharedFile, Spans
+from fedkeel.engines.pool.sharing import SharedFile
 from fedkeel.errors import TooFewClients
 
 HANG_SECONDS = 60.0  # a worker without a sign of life for so long hangs, and no job gets less time

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Sequence
 
-from fedkeel.engines.pool.jobs import ChunkJob, Job
+from fedkeel.engines.jobs.job import ChunkJob, Job
 from fedkeel.errors import TooFewClients
 
 PATIENCE = 3  # workers that one job may lose
@@ -66,6 +66,11 @@ class JobQueue:
                 "is there memory enough? engine='serial' shows what happens in this process"
             )
         (self._suspects if self._deaths[job] == PATIENCE - 1 else self._waiting).append(job)
+
+    def again(self, jobs: Sequence[Job]) -> None:
+        """Let jobs run once more that are not to blame, as where a whole machine was lost, done or not."""
+        self._running.difference_update(jobs)
+        self._waiting.extend(jobs)
 
     def check(self) -> None:
         """Raise the failure that the serial engine would meet first."""
