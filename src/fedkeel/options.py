@@ -6,14 +6,14 @@ Declared here once; `fedkeel.train` takes them as keywords, experiment files as 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
 from fedkeel.errors import ConfigError, did_you_mean
 from fedkeel.frozen import Count, FrozenModel, Seed
 
-ENGINES = ("auto", "serial", "stacked", "stacked-uncompiled", "processes")
+ENGINES = ("auto", "serial", "stacked", "stacked-uncompiled", "processes", "ray")
 
 
 class RunOptions(FrozenModel):
@@ -59,7 +59,16 @@ class Execution(FrozenModel):
         None, description="Threads of a local step; by default from the size of a step."
     )
     workers: Count | None = Field(
-        None, description="Processes of the engine processes; by default one per core."
+        None, description="Processes of the engines processes and ray here; by default one per core."
+    )
+    address: str | None = Field(
+        None, description="Ray cluster of the engine ray, as 10.0.0.1:6379 or auto; by default this machine."
+    )
+    num_cpus: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="CPUs that a client takes of a node of the engine ray; by default its threads."
+    )
+    num_gpus: Annotated[float, Field(ge=0)] | None = Field(
+        None, description="GPUs that a client takes of a node of the engine ray, as 0.25; by default none."
     )
     device: str = Field("cpu", description="Where the model and its vectors live.")
     checkpoint_every: Count | None = Field(

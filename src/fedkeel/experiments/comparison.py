@@ -16,6 +16,7 @@ from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.expression import parse_method, spell_method
 from fedkeel.experiments.scoring import check_scoring
 from fedkeel.files import storage_errors, write_durably
+from fedkeel.options import Execution
 from fedkeel.report.measures import Measure, parse_measure
 from fedkeel.report.table_columns import COLUMNS, parse_columns
 from fedkeel.report.tables import Trial
@@ -25,7 +26,7 @@ from fedkeel.tomlfile import dump, inline
 if TYPE_CHECKING:
     from fedkeel.running.round import Row
 
-SPEED_ONLY = ("rounds", "engine", "threads", "workers", "checkpoint_every", "keep_memories", "target")
+SPEED_ONLY = ("rounds", "target", *(name for name in Execution.model_fields if name != "device"))
 
 
 class PlannedRun(NamedTuple):

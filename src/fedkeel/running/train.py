@@ -57,6 +57,9 @@ def train(
     keep_memories: bool = False,
     threads: int | None = None,
     workers: int | None = None,
+    address: str | None = None,
+    num_cpus: float | None = None,
+    num_gpus: float | None = None,
     device: str | torch.device = "cpu",
     probes: Sequence[Probe] = (),
     callback: CallbackLike | Sequence[CallbackLike] | None = None,
@@ -73,7 +76,8 @@ def train(
         cohort: clients per round: a count (int) or a fraction (float).
         work: a client's local work.
         seed: all randomness of the run comes from here; no global state is read or left changed.
-        engine: "serial", "stacked", "stacked-uncompiled", "processes", or "auto" to take what suits the run.
+        engine: "serial", "stacked", "stacked-uncompiled", "processes", "ray" (needs `fedkeel[ray]`), or
+            "auto" to take what suits the run on this machine.
         run_dir: where to keep the run; without it nothing is written.
         resume: go on from what `run_dir` holds, or start where it holds nothing.
         sampling: "fixed" draws exactly the cohort, "bernoulli" each client with that probability.
@@ -86,7 +90,11 @@ def train(
         keep_memories: keep what the clients remember when the run is finished. Without it a method whose
             clients remember something cannot go on with more rounds later; the other methods can.
         threads: threads of a local step; by default from the size of a step.
-        workers: processes of the engine "processes"; by default one per core.
+        workers: processes of the engine "processes", and of "ray" on this machine; by default one per core.
+        address: cluster of the engine "ray", as "10.0.0.1:6379" or "auto"; by default Ray is started here,
+            and ended with the run.
+        num_cpus: CPUs that a client takes of a node of the engine "ray"; by default as many as `threads`.
+        num_gpus: GPUs that a client takes of a node; 0.25 lets four clients share one. By default none.
         device: where the model and its vectors live.
         probes: diagnostics beside the ones that are always on, as in `[fk.probes.Divergence(every=5)]`.
         callback: called with each round's row; it may return True to end the run. Or a `Callback`, as
@@ -113,6 +121,9 @@ def train(
         engine=engine,
         threads=threads,
         workers=workers,
+        address=address,
+        num_cpus=num_cpus,
+        num_gpus=num_gpus,
         device=str(device),
         checkpoint_every=checkpoint_every,
         keep_memories=keep_memories,
