@@ -7,9 +7,9 @@ WORKERS ?= auto
 # A test process per core; a file is run by one of them, so that its fixtures are made once. Python's compiled
 # files are kept even where the environment says not to: without them each process spends seconds on importing.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 \
-	--dist loadfile --no-loadscope-reorder
+	--dist loadfile --no-loadscope-reorder --ignore tests/ray
 
-.PHONY: help demo test check format lint types imports fast unit golden docs recipes examples wheel bench hooks clean
+.PHONY: help demo test check format lint types imports fast unit golden docs recipes examples ray wheel bench hooks clean
 
 help:  ## what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 10
@@ -62,6 +62,10 @@ recipes: $(STAMP)  ## every table and figure of the papers at the scale of secon
 examples: $(STAMP)  ## the Transformer and the notebook, with the packages they need (two minutes)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,examples]"
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest tests/test_docs.py -k "transformer or notebook" -rs
+
+ray: $(STAMP)  ## the engine ray on clusters of several nodes on this machine, with the packages it needs (five minutes)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,ray]"
+	timeout 900 $(BIN)/python -m pytest tests/ray -rs
 
 wheel: $(STAMP)  ## build the wheel and try it in a new environment
 	.ci/wheel $(BIN)/python

@@ -110,14 +110,18 @@ class Cluster:
     def get(self, ref: Ref) -> Any:
         """Return a result; raise `WorkerLost` where it will never come."""
         errors = self._ray.exceptions
-        nodes = (errors.NodeDiedError, errors.ObjectLostError, errors.ObjectFetchTimedOutError)
-        processes = (errors.WorkerCrashedError, errors.OutOfMemoryError, errors.TaskCancelledError)
         try:
             return self._ray.get(ref)
-        except nodes as problem:
-            raise WorkerLost(_first_line(problem, "its node was lost"), blameless=True) from None
-        except processes as problem:
-            raise WorkerLost(_first_line(problem, "its worker was lost"), blameless=False) from None
+        except errors.NodeDiedError:
+            raise WorkerLost("its node was lost", blameless=True) from None
+        except (errors.ObjectLostError, errors.ObjectFetchTimedOutError):
+            raise WorkerLost("what it needed or gave was lost with a node", blameless=True) from None
+        except errors.WorkerCrashedError:
+            raise WorkerLost("its worker process died", blameless=False) from None
+        except errors.OutOfMemoryError:
+            raise WorkerLost("Ray ended its worker: the node had no memory left", blameless=False) from None
+        except errors.TaskCancelledError:
+            raise WorkerLost("it was cancelled", blameless=False) from None
         except (errors.RaySystemError, errors.RayTaskError, RuntimeError) as problem:
             raise _not_run(problem) from None
 
@@ -292,6 +296,6 @@ def _short_directory() -> str | None:
     return None if len(tempfile.gettempdir()) < _LONGEST_PATH else "/tmp"
 
 
-def _first_line(problem: BaseException, otherwise: str = "") -> str:
+def _first_line(problem: BaseException) -> str:
     lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
-    return (lines[0] if lines else otherwise or type(problem).__name__).rstrip(".")
+    return (lines[0] if lines else type(problem).__name__).rstrip(".")

@@ -17,7 +17,7 @@ from fedkeel.engines.jobs.queue import JobQueue
 from fedkeel.engines.jobs.switches import torch_switches
 from fedkeel.engines.ray.cluster import Cluster, Demand, connect
 from fedkeel.engines.ray.dispatch import Dispatch
-from fedkeel.engines.ray.tasks import RunSource, versions
+from fedkeel.engines.ray.tasks import RunSource, module_paths, versions
 from fedkeel.engines.serial import threads
 from fedkeel.errors import ConfigError
 from fedkeel.options import Execution
@@ -76,6 +76,7 @@ class RayEngine(JobEngine):
             switches=torch_switches(),
             threads=self.threads,
             device="cuda" if demand.num_gpus else "cpu",
+            paths=module_paths(),
         )
         return Dispatch(self._cluster, source, settings, demand, self._known)
 

@@ -6,7 +6,9 @@ them not gets them from the object store of its node.
 
 from __future__ import annotations
 
+import os
 import platform
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -26,7 +28,7 @@ from fedkeel.version import __version__
 
 
 class RunSource(NamedTuple):
-    """What a worker must know of a run besides its settings."""
+    """What a worker must know of a run besides its settings; `paths` is where its modules may lie."""
 
     key: str
     versions: dict[str, str]
@@ -34,6 +36,7 @@ class RunSource(NamedTuple):
     switches: Sequence[Any]
     threads: int
     device: str
+    paths: Sequence[str]
 
 
 class SharedSource(NamedTuple):
@@ -55,6 +58,11 @@ def versions() -> dict[str, str]:
         "torch": torch.__version__,
         "numpy": np.__version__,
     }
+
+
+def module_paths() -> list[str]:
+    """Return where this process looks for modules: those of the user, where nodes have them too."""
+    return [path or os.getcwd() for path in sys.path]
 
 
 def run_jobs(source: RunSource, settings: Packed, shared: SharedSource, jobs: Packed, count: int) -> Any:
@@ -95,6 +103,7 @@ def _state(source: RunSource, settings: Packed) -> WorkerState:
         torch.set_num_threads(source.threads)
         keep_freed_memory()
         set_switches(source.switches)
+        sys.path.extend(path for path in source.paths if path not in sys.path)
         try:
             read = unpack(settings, copy=False)
         except ImportError as problem:
