@@ -45,12 +45,12 @@ class Nodes:
         self.address: str = self.local.address
 
     def add(self) -> object:
+        """Start a node; it ends with the thread that starts it."""
         return self.local.add_node(num_cpus=1, object_store_memory=STORE)
 
-    def replace(self, index: int) -> None:
-        """Kill a node, as when its plug is pulled, and add a new one."""
-        self.local.remove_node(self.workers.pop(index), allow_graceful=False)
-        self.workers.append(self.add())
+    def unplug(self) -> None:
+        """Lose the oldest node, as when its plug is pulled."""
+        self.local.remove_node(self.workers.pop(0), allow_graceful=False)
 
 
 @pytest.fixture(scope="session")

@@ -241,33 +241,32 @@ def _init(ray: Any, *, address: str, **options: Any) -> None:
     """Connect; the handling of signals stays as it was."""
     main = threading.current_thread() is threading.main_thread()
     handler = signal.getsignal(signal.SIGTERM) if main else None
-    where = "engine = 'ray'" if address == "local" else f"address = {address!r}"
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **options)
     except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as problem:
         with suppress(Exception):
             ray.shutdown()
-        raise _refused(where, problem) from None
+        raise _refused(address, problem) from None
     finally:
         if main and handler is not None:
             signal.signal(signal.SIGTERM, handler)
 
 
-def _refused(where: str, problem: Exception) -> ConfigError:
+def _refused(address: str, problem: Exception) -> ConfigError:
     """Say why there is no connection, and what to do."""
-    told = str(problem)
+    where, told = f"address = {address!r}", str(problem)
     if "ersion mismatch" in told:
         return ConfigError(
             f"{where}: {' '.join(told.split())}: install the same versions on this machine and on the nodes"
         )
-    if type(problem).__name__ == "AuthenticationError" or "uthentication" in told or "token" in told:
+    if address == "local":
         return ConfigError(
-            f"{where}: the cluster did not accept the token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN (or "
-            f"RAY_AUTH_TOKEN_PATH) to those of the cluster ({_first_line(problem)})"
+            f"engine = 'ray': Ray could not be started on this machine: {_first_line(problem)}"
         )
     return ConfigError(
-        f"{where}: Ray could not be reached or started ({_first_line(problem)}): is it running there "
-        "(`ray status`), and is this machine part of it (`ray start --address=HOST:PORT`)?"
+        f"{where}: no connection to Ray ({_first_line(problem)}): does the cluster run (`ray status`), is "
+        "this machine part of it (`ray start --address=HOST:PORT`), and is the token that of the cluster "
+        "(RAY_AUTH_MODE=token with RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH)?"
     )
 
 

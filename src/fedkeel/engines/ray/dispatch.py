@@ -21,7 +21,7 @@ from fedkeel.engines.jobs.job import ChunkJob, ClientJob, Job, Shared
 from fedkeel.engines.jobs.pickles import Known, Packed, pack, unpack
 from fedkeel.engines.jobs.queue import PATIENCE, JobQueue
 from fedkeel.engines.ray.cluster import Cluster, Demand, Ref, WorkerLost
-from fedkeel.engines.ray.tasks import RunSource, SharedSource, run_jobs, sum_chunk
+from fedkeel.engines.ray.tasks import JobReport, RunSource, SharedSource, run_jobs, sum_chunk
 from fedkeel.engines.reduction import chunks
 from fedkeel.errors import TooFewClients
 from fedkeel.records import nbytes
@@ -124,10 +124,11 @@ class Dispatch:
                 self._lost(sent, loss)
                 continue
             self._losses = 0
-            self._slowest = max(self._slowest, time.monotonic() - sent.begun)
 
-    def _take_results(self, sent: _Sent, failures: Sequence[bytes | None]) -> None:
+    def _take_results(self, sent: _Sent, report: JobReport) -> None:
         """Take the results of jobs, but leave large uploads where they are until their chunk is complete."""
+        failures, seconds = report
+        self._slowest = max(self._slowest, seconds)
         here: list[tuple[Job, Any]] = []
         for job, failure, result in zip(sent.jobs, failures, sent.results, strict=True):
             if failure is None and not (self._chunks is not None and isinstance(job, ClientJob)):

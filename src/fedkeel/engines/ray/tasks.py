@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -46,6 +47,13 @@ class SharedSource(NamedTuple):
     value: Packed
 
 
+class JobReport(NamedTuple):
+    """What became of jobs that ran together: each one's exception as a pickle, or None; their seconds."""
+
+    failures: Sequence[bytes | None]
+    seconds: float
+
+
 _states: dict[str, WorkerState] = {}
 _shared: dict[tuple[str, int], Any] = {}
 
@@ -66,15 +74,15 @@ def module_paths() -> list[str]:
 
 
 def run_jobs(source: RunSource, settings: Packed, shared: SharedSource, jobs: Packed, count: int) -> Any:
-    """Run jobs; return the exception of each as a pickle, or None, and then each result."""
-    place = f"a Ray worker on {platform.node()}"
+    """Run jobs; return what became of them, and then each result."""
+    place, failures, results = f"a Ray worker on {platform.node()}", list[bytes | None](), list[Any]()
     try:
         state = _state(source, settings)
         common = _common(source, shared, state)
         asked: Sequence[Job] = unpack(jobs)
     except Exception as problem:
-        return [[portable(problem, place)] * count, *[None] * count]
-    failures, results = list[bytes | None](), list[Packed | None]()
+        return [JobReport([portable(problem, place)] * count, 0.0), *[None] * count]
+    started = time.perf_counter()
     for job in asked:
         try:
             results.append(pack(run_job(state, common, _with_memory(state, job)), received))
@@ -82,7 +90,7 @@ def run_jobs(source: RunSource, settings: Packed, shared: SharedSource, jobs: Pa
         except Exception as problem:
             results.append(None)
             failures.append(portable(problem, place))
-    return [failures, *results]
+    return [JobReport(failures, time.perf_counter() - started), *results]
 
 
 def sum_chunk(source: RunSource, settings: Packed, weights: Sequence[float], *results: Packed) -> Any:
