@@ -1,6 +1,7 @@
 """Pages in a real browser: Debian's chromium, driven by Playwright.
 
-`make browser` installs what these tests need. Where chromium, Playwright or axe-core are missing the tests are skipped, with the reason.
+`make browser` installs what these tests need. Where chromium, Playwright or axe-core are missing, they are
+skipped with the reason.
 """
 
 from __future__ import annotations
