@@ -4,12 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= auto
+APART := ray browser  # tests that need packages or programs of their own: a target each, called by .ci/run
 # A test process per core; a file is run by one of them, so that its fixtures are made once. Python's compiled
 # files are kept even where the environment says not to: without them each process spends seconds on importing.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 \
-	--dist loadfile --no-loadscope-reorder --ignore tests/ray
+	--dist loadfile --no-loadscope-reorder $(foreach part,$(APART),--ignore tests/$(part))
+AXE := 4.14.0
 
-.PHONY: help demo test check format lint types imports fast unit golden docs recipes examples ray wheel bench hooks clean
+.PHONY: help demo test check format lint types imports fast unit golden docs recipes examples ray browser wheel bench \
+	hooks clean
 
 help:  ## what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 10
@@ -67,6 +70,11 @@ ray: $(STAMP)  ## the engine ray on clusters of several nodes on this machine, w
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,ray]"
 	timeout 900 $(BIN)/python -m pytest tests/ray -rs
 
+browser: $(STAMP)  ## the pages in a real browser, light and dark, read by axe-core (needs chromium and npm)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,browser]"
+	npm install --silent --no-save --no-audit --no-fund --prefix .browser axe-core@$(AXE)
+	$(BIN)/python -m pytest tests/browser -rs
+
 wheel: $(STAMP)  ## build the wheel and try it in a new environment
 	.ci/wheel $(BIN)/python
 
@@ -77,4 +85,4 @@ hooks: $(STAMP)  ## check before every commit and push
 	$(BIN)/pre-commit install --hook-type pre-commit --hook-type pre-push
 
 clean:
-	rm -rf $(VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .browser runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
