@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import fedkeel as fk
 from fedkeel.records import leaves
+from fedkeel.running.run_directory import TIMINGS
 from fedkeel.running.session import Session
 
 WORK = fk.Work(epochs=1, batch_size=4, lr=0.05)
@@ -66,5 +67,7 @@ def assert_equal(one: Session, other: Session) -> None:
             assert torch.equal(left, right), name
     assert torch.equal(one.state.buffers, other.state.buffers)
     assert set(one.store) == set(other.store)
-    timeless = [[{k: v for k, v in row.items() if k != "seconds"} for row in s.history] for s in (one, other)]
+    timeless = [
+        [{k: v for k, v in row.items() if k not in TIMINGS} for row in s.history] for s in (one, other)
+    ]
     assert timeless[0] == timeless[1]

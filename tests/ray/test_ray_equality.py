@@ -144,8 +144,34 @@ def test_a_failure_in_a_client_is_the_one_that_serial_meets_first(nodes):
 
     told = []
     for engine in ("serial", "ray"):
-        with pytest.raises(LookupError) as caught:
+        with pytest.raises(fk.ClientFailed, match="round 0, client .*LookupError") as caught:
             play(nodes, engine, fk.FedAvg(), augment=refuse)
         told.append(str(caught.value))
     assert told[0] == told[1]
-    assert "In a Ray worker on" in "".join(caught.value.__notes__)
+    assert "In a Ray worker on" in "".join(caught.value.__cause__.__notes__)
+
+
+def test_clients_that_fail_are_left_out_as_serial_leaves_them_out(nodes, monkeypatch):
+    def refuse(x: Tensor, generator: torch.Generator) -> Tensor:
+        if len(x) > 10:
+            raise LookupError(f"{len(x)} samples")
+        return x
+
+    faulty = {"augment": refuse, "on_client_error": "leave_out", "min_clients": 0.5}
+    serial = play(nodes, "serial", fk.SCAFFOLD(), **faulty)
+    assert serial.history[0]["left_out"]
+    assert_equal(play(nodes, "ray", fk.SCAFFOLD(), **faulty), serial)
+    monkeypatch.setattr(dispatch, "_LARGE", 0)
+    assert_equal(play(nodes, "ray", fk.SCAFFOLD(), **faulty), serial)
+
+
+def test_too_few_clients_are_the_same_failure_as_in_serial(nodes):
+    def refuse(x: Tensor, generator: torch.Generator) -> Tensor:
+        raise LookupError("none")
+
+    told = []
+    for engine in ("serial", "ray"):
+        with pytest.raises(fk.TooFewClients, match="0 of 19 clients answered") as caught:
+            play(nodes, engine, fk.FedAvg(), augment=refuse, on_client_error="leave_out")
+        told.append(str(caught.value))
+    assert told[0] == told[1]

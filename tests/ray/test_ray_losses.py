@@ -78,6 +78,7 @@ def test_workers_killed_ten_times_mid_round_are_invisible(nodes, tmp_path, monke
         found = play(MortalOnce(tmp_path, deaths=10), nodes.address)
     died = [one for one in told if "run again elsewhere (its worker process died)" in str(one.message)]
     assert len(died) == 10
+    assert sum(len(row["lost_workers"]) for row in found.history if "lost_workers" in row) == 10
     assert len(list(tmp_path.iterdir())) == 10
     assert_equal(found, play(unchanged))
 
@@ -126,6 +127,23 @@ def test_a_client_that_kills_every_worker_is_named(nodes):
         pytest.raises(fk.TooFewClients, match=r"round 0, client \d+: 3 worker processes died over it"),
     ):
         play(Deadly(), nodes.address, cohort=1)
+
+
+@pytest.mark.parametrize("large", [False, True], ids=["summed here", "summed on the nodes"])
+def test_a_client_that_kills_every_worker_is_left_out_where_that_is_asked(nodes, monkeypatch, large):
+    if large:
+        monkeypatch.setattr(dispatch, "_LARGE", 0)
+
+    class Deadly:
+        def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
+            if len(x) == 12:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return x
+
+    with pytest.warns(UserWarning, match=ENGINE):
+        found = play(Deadly(), nodes.address, cohort=5, rounds=1, on_client_error="leave_out")
+    told = "its worker processes died again and again"
+    assert [one["reason"][: len(told)] for one in found.history[0]["left_out"]] == [told]
 
 
 def test_a_cluster_without_room_ends_the_run_with_what_to_do(nodes, tmp_path, monkeypatch):

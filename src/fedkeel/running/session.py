@@ -89,7 +89,7 @@ def open_session(settings: RunSettings, execution: Execution | None = None) -> S
     choice = settle(settings, execution, oracle)
     engine = make_engine(settings, execution, oracle, choice)
     stages, population = settings.played_stages, Population.of(settings)
-    context = RunContext(settings, stages, population, engine, oracle, panel, choice)
+    context = RunContext(settings, stages, population, engine, oracle, panel, choice, {})
     return Session(context, first_state(context))
 
 

@@ -48,6 +48,10 @@ class JobEngine(ABC):
     ) -> None:
         """Let workers run jobs, or raise the failure that serial would meet first."""
 
+    def lost_workers(self) -> Sequence[str]:
+        """Return what was lost since the last call, each in a line."""
+        return ()
+
     @abstractmethod
     def close(self) -> None:
         """Give back processes and memory."""
@@ -60,7 +64,7 @@ class JobEngine(ABC):
         self.execute(request, jobs, sums.take, together=self.together * self._samples_per_second)
         seconds = time.perf_counter() - started
         self._samples_per_second = sum(job.samples for job in jobs) / self.workers / seconds
-        return sums.result()
+        return sums.result()._replace(lost_workers=self.lost_workers())
 
     def evaluate(self, vectors: Sequence[Vector], buffers: Vector, data: Samples) -> list[dict[str, float]]:
         """Return loss and metrics of each model on samples; workers share them where that is faster.

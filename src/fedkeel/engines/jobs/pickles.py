@@ -83,7 +83,7 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             value = value.cpu()  # what leaves a GPU comes back to the main memory
             return _tensor, (_raw(value), value.dtype, tuple(value.shape), value.stride())
         if isinstance(value, BaseException):
-            return _exception, (type(value), value.args, value.__dict__)
+            return _exception, (type(value), value.args, value.__dict__, value.__cause__)
         return self._class(value) if isinstance(value, type) else super().reducer_override(value)
 
     def _class(self, value: type) -> Any:
@@ -122,11 +122,14 @@ def _tensor(raw: Any, dtype: torch.dtype, shape: tuple[int, ...], stride: tuple[
     return torch.frombuffer(raw, dtype=dtype).as_strided(shape, stride)
 
 
-def _exception(kind: type[BaseException], args: tuple[Any, ...], state: dict[str, Any]) -> BaseException:
+def _exception(
+    kind: type[BaseException], args: tuple[Any, ...], state: dict[str, Any], cause: BaseException | None
+) -> BaseException:
     """Make an exception again, also one whose constructor asks for more than its arguments."""
     made = kind.__new__(kind, *args)
     made.args = args
     made.__dict__.update(state)
+    made.__cause__ = cause
     return made
 
 
@@ -141,12 +144,16 @@ def _defined(number: int, make: Callable[..., type], arguments: tuple[Any, ...])
 
 
 def portable(problem: Exception, place: str) -> bytes:
-    """Return an exception's pickle, with the lines that raised it; `place` says where that was."""
-    if not isinstance(problem, FedkeelError):
-        problem.add_note(f"In {place}:\n{''.join(traceback.format_exception(problem))}")
+    """Return an exception as a pickle, with where in a `place` it was raised where it is none of ours."""
+    raised = problem.__cause__ if isinstance(problem, FedkeelError) else problem
+    if raised is not None:
+        raised.add_note(f"In {place}:\n{''.join(traceback.format_exception(raised))}")
     try:
         return dumps(problem, received)
     except UNPICKLABLE:
-        plain = RuntimeError(f"{type(problem).__name__}: {problem}")
-        plain.__dict__.update(__notes__=getattr(problem, "__notes__", []))
-        return dumps(plain, received)
+        plain = RuntimeError(f"{type(raised).__name__}: {raised}")
+        plain.__dict__.update(__notes__=getattr(raised, "__notes__", []))
+        if raised is problem:
+            return dumps(plain, received)
+        problem.__cause__ = plain
+        return dumps(problem, received)

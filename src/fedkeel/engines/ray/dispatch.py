@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedkeel.engines.contract import RoundRequest
+from fedkeel.engines.contract import ClientFailure, RoundRequest
 from fedkeel.engines.jobs.job import ChunkJob, ClientJob, Job, Shared
 from fedkeel.engines.jobs.pickles import Known, Packed, pack, unpack
 from fedkeel.engines.jobs.queue import PATIENCE, JobQueue
@@ -143,7 +143,7 @@ class Dispatch:
         for job, found in here:
             self._take(job, found)
 
-    def _sum_up(self, held: _ChunksOnNodes, job: ClientJob, result: Ref) -> None:
+    def _sum_up(self, held: _ChunksOnNodes, job: Job, result: Ref) -> None:
         complete = held.add(job, result)
         if complete is None:
             return
@@ -176,7 +176,15 @@ class Dispatch:
         if sent.chunk is not None or loss.blameless:
             self._queue.again(sent.jobs)
         else:
-            self._queue.lost(sent.jobs, how)
+            for job, failure in self._queue.lost(sent.jobs, how, hung=sent.cancelled):
+                self._give_up(job, failure)
+
+    def _give_up(self, job: Job, failure: ClientFailure) -> None:
+        """Take a client's failure in place of its result."""
+        if self._chunks is None:
+            self._take(job, failure)
+        else:
+            self._sum_up(self._chunks, job, self._cluster.put(pack(failure, self._known)))
 
     def _look(self) -> None:
         """See which nodes there are; give up where for long there was none for a job."""

@@ -55,11 +55,16 @@ class RayEngine(JobEngine):
         self, shared: Shared, jobs: Sequence[Job], take: Callable[[Any, Any], None], together: float = 0.0
     ) -> None:
         """Let workers run jobs, or raise the failure that serial would meet first."""
-        queue, packed = JobQueue(jobs, together), self._packed(shared)
+        queue, packed = JobQueue(jobs, together, leaves_out=self.settings.leaves_out), self._packed(shared)
         with threads(self.threads):
             self._dispatch.run(queue, shared, packed, take)
         self.workers = self._dispatch.workers
         queue.check()
+
+    def lost_workers(self) -> Sequence[str]:
+        """Return what was lost since the last call, each in a line."""
+        lost, self._dispatch.incidents = self._dispatch.incidents, []
+        return lost
 
     def close(self) -> None:
         """Let go of the cluster, and of what was put there."""
