@@ -103,7 +103,7 @@ class Execution(FrozenModel):
         None, description="Processes of the engines processes and ray here; by default one per core."
     )
     address: str | None = Field(
-        None, description="Ray cluster of the engine ray, as 10.0.0.1:6379 or auto; by default this machine."
+        None, description="Ray cluster, as head:6379 or auto; by default Ray is started on this machine."
     )
     num_cpus: Annotated[float, Field(gt=0)] | None = Field(
         None, description="CPUs that a client takes of a node of the engine ray; by default its threads."

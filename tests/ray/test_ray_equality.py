@@ -144,7 +144,7 @@ def test_a_failure_in_a_client_is_the_one_that_serial_meets_first(nodes):
 
     told = []
     for engine in ("serial", "ray"):
-        with pytest.raises(fk.ClientFailed, match="round 0, client .*LookupError") as caught:
+        with pytest.raises(fk.ClientFailed, match=r"round 0, client .*LookupError") as caught:
             play(nodes, engine, fk.FedAvg(), augment=refuse)
         told.append(str(caught.value))
     assert told[0] == told[1]

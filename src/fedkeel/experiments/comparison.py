@@ -41,6 +41,11 @@ class PlannedRun(NamedTuple):
         """The run's seed."""
         return self.experiment.seed
 
+    @property
+    def sendable(self) -> tuple[str, dict[str, Any], str]:
+        """Return what `run_planned` takes."""
+        return self.method, self.experiment.table(), str(self.directory)
+
     def finished(self) -> list[dict[str, Any]] | None:
         """Return the rows of a run that is done already, None where there is something left to do."""
         if not (self.directory / "model.safetensors").exists():
@@ -59,6 +64,11 @@ class PlannedRun(NamedTuple):
         except Diverged as problem:
             return Trial(self.method, self.seed, read_rows(self.directory), str(problem))
         return Trial(self.method, self.seed, result.history)
+
+
+def run_planned(label: str, table: Mapping[str, Any], directory: str) -> Trial:
+    """Do one planned run, from what can be sent to another process."""
+    return PlannedRun(label, Experiment.from_table(table), Path(directory)).run()
 
 
 class Comparison(NamedTuple):

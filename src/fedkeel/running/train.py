@@ -97,7 +97,7 @@ def train(
             clients remember something cannot go on with more rounds later; the other methods can.
         threads: threads of a local step; by default from the size of a step.
         workers: processes of the engine "processes", and of "ray" on this machine; by default one per core.
-        address: cluster of the engine "ray", as "10.0.0.1:6379" or "auto"; by default Ray is started here,
+        address: cluster of the engine "ray", as "head:6379" or "auto"; by default Ray is started here,
             and ended with the run.
         num_cpus: CPUs that a client takes of a node of the engine "ray"; by default as many as `threads`.
         num_gpus: GPUs that a client takes of a node; 0.25 lets four clients share one. By default none.

@@ -273,7 +273,7 @@ def _refused(address: str, problem: Exception) -> ConfigError:
 def _check_reachable(address: str) -> None:
     host, colon, port = address.rpartition(":")
     if not (colon and host and port.isdigit()):
-        raise ConfigError(f"address = {address!r}: give HOST:PORT, as in 10.0.0.1:6379, or auto")
+        raise ConfigError(f"address = {address!r}: give HOST:PORT, as in head:6379, or auto")
     try:
         socket.create_connection((host, int(port)), _REACH_SECONDS).close()
     except (OSError, OverflowError) as problem:

@@ -107,7 +107,7 @@ def sum_chunk(source: RunSource, settings: Packed, weights: Sequence[float], *re
 def _state(source: RunSource, settings: Packed) -> WorkerState:
     """Return what this worker keeps for a run; make it where the run is new here."""
     if source.key not in _states:
-        _check_versions(source.versions)
+        check_versions(source.versions)
         torch.set_num_threads(source.threads)
         keep_freed_memory()
         set_switches(source.switches)
@@ -165,7 +165,7 @@ def _device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def _check_versions(expected: dict[str, str]) -> None:
+def check_versions(expected: dict[str, str]) -> None:
     """Refuse a node that would compute something else."""
     differing = [
         f"{name} {found} instead of {expected[name]}"
