@@ -241,6 +241,7 @@ def _init(ray: Any, *, address: str, **options: Any) -> None:
     """Connect; the handling of signals stays as it was."""
     main = threading.current_thread() is threading.main_thread()
     handler = signal.getsignal(signal.SIGTERM) if main else None
+    os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")  # what is lost is told by who waits for it
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **options)
     except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as problem:
