@@ -7,7 +7,6 @@ from its last checkpoint, a bounded number of times.
 from __future__ import annotations
 
 import os
-import pickle
 import platform
 import secrets
 import sys
@@ -20,7 +19,7 @@ from typing import Any
 
 import torch
 
-from fedkeel.engines.jobs.pickles import portable
+from fedkeel.engines.jobs.pickles import Packed, exception_of, pack, portable, unpack
 from fedkeel.engines.ray.cluster import Cluster, Demand, Ref, WorkerLost, connect
 from fedkeel.engines.ray.tasks import check_versions, module_paths, versions
 from fedkeel.errors import Stopped, StorageError, TooFewClients
@@ -97,11 +96,7 @@ def sees(path: str) -> bool:
 
 
 def call_there(
-    function: Callable[..., Any],
-    arguments: tuple[Any, ...],
-    directory: str,
-    expected: dict[str, str],
-    paths: Sequence[str],
+    call: Packed, directory: str, expected: dict[str, str], paths: Sequence[str]
 ) -> tuple[bytes | None, Any]:
     """Call a function as if from the directory of the command; return its exception, or its result."""
     try:
@@ -110,20 +105,21 @@ def call_there(
         torch.set_num_threads(1)
         if os.path.isdir(directory):
             os.chdir(directory)  # relative paths mean the same
+        function, arguments = unpack(call)
         return None, function(*arguments)
     except Exception as problem:
         return portable(problem, f"a Ray worker on {platform.node()}"), None
 
 
 def _submit(cluster: Cluster, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Ref:
-    given = function, arguments, os.getcwd(), versions(), module_paths()
+    given = pack((function, arguments), {}), os.getcwd(), versions(), module_paths()
     return cluster.submit(call_there, *given, demand=Demand())
 
 
 def _result(cluster: Cluster, ref: Ref) -> Any:
     failure, found = cluster.get(ref)
     if failure is not None:
-        raise pickle.loads(failure)
+        raise exception_of(failure)
     return found
 
 

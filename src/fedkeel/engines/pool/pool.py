@@ -7,13 +7,12 @@ done in between, the pool waits before it starts more.
 from __future__ import annotations
 
 import math
-import pickle
 import time
 from collections.abc import Callable
 from multiprocessing.connection import wait
 from typing import Any
 
-from fedkeel.engines.jobs.pickles import Known, Spans
+from fedkeel.engines.jobs.pickles import Known, Spans, exception_of
 from fedkeel.engines.jobs.queue import JobQueue
 from fedkeel.engines.pool.forkserver import PoolWorker
 from fedkeel.engines.pool.sharing import SharedFile
@@ -87,7 +86,7 @@ class WorkerPool:
                     self._remove(worker)
                     continue
                 if failure is not None:
-                    raise pickle.loads(failure)
+                    raise exception_of(failure)
 
     def _hand_out(self, queue: JobQueue, shared: Spans, take: Callable[[Any, Any], None]) -> None:
         """Give jobs to the workers that have none."""
@@ -116,7 +115,7 @@ class WorkerPool:
             worker.jobs = ()
             for job, result in zip(jobs, results, strict=True):
                 if isinstance(result, bytes):
-                    queue.failed(job, pickle.loads(result))
+                    queue.failed(job, exception_of(result))
                 else:
                     queue.done(job)
                     take(job, result)

@@ -286,8 +286,9 @@ def _check_reachable(address: str) -> None:
 
 def _not_run(problem: BaseException) -> ConfigError:
     """Say why a node could not even begin with a task: what fails inside one comes back as a value."""
+    reason = str(problem).strip().splitlines()[-1:] or [type(problem).__name__]
     return ConfigError(
-        f"a node of the cluster cannot run fedkeel ({_first_line(problem)}): install the same fedkeel[ray] "
+        f"a node of the cluster cannot run fedkeel ({reason[0]}): install the same fedkeel[ray] "
         "on all nodes; `fedkeel cluster check` shows what each has"
     )
 
