@@ -9,7 +9,7 @@ WORKERS ?= auto
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 \
 	--dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test check format lint types imports fast unit golden docs recipes examples wheel bench hooks clean
+.PHONY: help demo test check format lint types imports fast unit golden docs recipes examples wheel bench torture hooks clean
 
 help:  ## what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 10
@@ -68,6 +68,9 @@ wheel: $(STAMP)  ## build the wheel and try it in a new environment
 
 bench: $(STAMP)  ## against a bare PyTorch loop and the peers, interleaved (45 minutes): docs/benchmark.md
 	$(BIN)/python benchmarks/run.py $(BENCH)
+
+torture: $(STAMP)  ## kills, damaged files, full disks, bad clients, wrong configurations (90 minutes): docs/torture.md
+	$(BIN)/python torture/run.py $(TORTURE)
 
 hooks: $(STAMP)  ## check before every commit and push
 	$(BIN)/pre-commit install --hook-type pre-commit --hook-type pre-push
