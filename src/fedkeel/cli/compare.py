@@ -12,7 +12,7 @@ import typer
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
 from fedkeel.cli.wide_table import print_table
-from fedkeel.errors import Diverged, Stopped, StorageError
+from fedkeel.errors import Diverged, Stopped, StorageError, TooFewClients
 from fedkeel.experiments import COMPARISON_FILE
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.progress import RunProgress, console
@@ -99,9 +99,10 @@ def _run_comparison(comparison: Comparison, out: Path, *, as_json: bool) -> None
     _check_free(out)
     try:
         trials = _train_all(comparison, out, quiet=as_json)
-    except Stopped as stop:
-        command = f"fedkeel resume {shlex.quote(str(out))}"
-        raise Stopped(f"\n{stop}\nresume with: {command}") from None
+    except (Stopped, TooFewClients) as problem:
+        before = "\n" if isinstance(problem, Stopped) else ""
+        problem.args = (f"{before}{problem}\nresume with: fedkeel resume {shlex.quote(str(out))}",)
+        raise
     comparison.save(out)
     found = report(comparison, trials, out)
     _write_page(comparison, trials, Path(found["page"]))
