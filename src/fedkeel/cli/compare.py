@@ -12,7 +12,7 @@ import typer
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
 from fedkeel.cli.wide_table import print_table
-from fedkeel.errors import Diverged, Stopped, StorageError
+from fedkeel.errors import Diverged, Stopped, StorageError, TooFewClients
 from fedkeel.experiments import COMPARISON_FILE
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.progress import RunProgress, console
@@ -110,9 +110,12 @@ def _run_comparison(
             trials = _train_all(comparison, out, quiet=as_json)
         else:
             trials = _train_elsewhere(comparison, out, placement, quiet=as_json)
-    except Stopped as stop:
-        command = f"fedkeel resume {shlex.quote(str(out))}"
-        raise Stopped(f"\n{stop}\nresume with: {command}") from None
+    except (Stopped, TooFewClients) as problem:
+        before = "
+" if isinstance(problem, Stopped) else ""
+        problem.args = (f"{before}{problem}
+resume with: fedkeel resume {shlex.quote(str(out))}",)
+        raise
     comparison.save(out)
     found = report(comparison, trials, out)
     _write_page(comparison, trials, Path(found["page"]))

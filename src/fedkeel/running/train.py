@@ -13,8 +13,9 @@ import torch
 
 from fedkeel.algorithm import Algorithm
 from fedkeel.data.federation import Federation
-from fedkeel.errors import ConfigError, Diverged, Stopped, StorageError
+from fedkeel.errors import ConfigError, FedkeelError, Stopped, StorageError
 from fedkeel.faults import Faults
+from fedkeel.interrupts import stoppable, uninterrupted
 from fedkeel.methods.stages import Stages
 from fedkeel.options import Execution
 from fedkeel.probes.base import Probe
@@ -22,7 +23,6 @@ from fedkeel.reducers import Mean, Reducer
 from fedkeel.running.best import BestKeeper
 from fedkeel.running.callbacks import CallbackLike, CallbackList
 from fedkeel.running.ending import result_of, with_clients, write_end
-from fedkeel.running.interrupts import uninterrupted
 from fedkeel.running.manifest import describe, evaluated_as_before, manifest_of, same_experiment, same_start
 from fedkeel.running.recorder import Recorder
 from fedkeel.running.result import Result
@@ -174,7 +174,7 @@ def run(
     before = _begun(run_dir, resume)
     if before is not None:
         execution, settings = execution.as_before(before), evaluated_as_before(settings, before)
-    with closing(open_session(settings, execution)) as session:
+    with stoppable(), closing(open_session(settings, execution)) as session:
         session.best = _best_keeper(session, callbacks)
         if run_dir is None:
             stopped_by = _play(session, None, {}, callbacks)
@@ -262,23 +262,32 @@ def _play(
         if recorder is not None and session.state.round:
             recorder.checkpoint(session)
         return stopped_by
-    except KeyboardInterrupt:
-        where, total = _rescued(session, recorder), session.context.settings.rounds
-        stop = Stopped(f"stopped after {session.state.round} of {total} rounds{where}")
-        stop.result = _partial(session, recorder, manifest)
+    except KeyboardInterrupt as interrupt:
+        with uninterrupted(forget=True):
+            where, total = _rescued(session, recorder), session.context.settings.rounds
+            name = getattr(interrupt, "name", None)
+            by = "" if name in (None, "SIGINT") else f" by {name}"
+            stop = Stopped(f"stopped{by} after {session.state.round} of {total} rounds{where}")
+            stop.result = _partial(session, recorder, manifest)
         raise stop from None
-    except Diverged as problem:
-        where = _rescued(session, recorder)
-        told = Diverged(f"{problem}{where}", round=problem.round, client=problem.client)
-        told.result = _partial(session, recorder, manifest)
-        raise told from None
     except Exception as problem:
-        if not isinstance(problem, StorageError):
-            with suppress(StorageError):
-                total, where = session.context.settings.rounds, _rescued(session, recorder)
-                problem.add_note(f"fedkeel: after {session.state.round} of {total} rounds{where}")
-        _attach(problem, _partial(session, recorder, manifest))
+        with uninterrupted(forget=True):
+            _save_what_there_is(session, recorder, problem)
+            _attach(problem, _partial(session, recorder, manifest))
         raise
+
+
+def _save_what_there_is(session: Session, recorder: Recorder | None, problem: Exception) -> None:
+    """Write a checkpoint of the finished rounds, and say so in an exception that ends a run."""
+    if isinstance(problem, StorageError):
+        return
+    with suppress(StorageError):
+        where = _rescued(session, recorder)
+        if isinstance(problem, FedkeelError):
+            problem.args = (f"{problem}{where}",)
+        else:
+            total = session.context.settings.rounds
+            problem.add_note(f"fedkeel: after {session.state.round} of {total} rounds{where}")
 
 
 def _rescued(session: Session, recorder: Recorder | None) -> str:
