@@ -6,7 +6,7 @@ Declared here once; `fedkeel.train` takes them as keywords, experiment files as 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
@@ -14,6 +14,9 @@ from fedkeel.errors import ConfigError, did_you_mean
 from fedkeel.frozen import Count, FrozenModel, Seed
 
 ENGINES = ("auto", "serial", "stacked", "stacked-uncompiled", "processes")
+
+
+Threads = Annotated[Count, Field(le=1024)]  # of more the system's libraries end the process
 
 
 class RunOptions(FrozenModel):
@@ -55,10 +58,10 @@ class Execution(FrozenModel):
     """How a run is executed; no result depends on it but for the last bits."""
 
     engine: str = Field("auto", description=f"How clients are run: {', '.join(ENGINES)}.")
-    threads: Count | None = Field(
+    threads: Threads | None = Field(
         None, description="Threads of a local step; by default from the size of a step."
     )
-    workers: Count | None = Field(
+    workers: Threads | None = Field(
         None, description="Processes of the engine processes; by default one per core."
     )
     device: str = Field("cpu", description="Where the model and its vectors live.")
