@@ -121,8 +121,9 @@ def _state(path: Path, manifest: Mapping[str, Any], rounds: int) -> str:
     end = manifest.get("end") or {}
     if end.get("stopped_by") and end["rounds"] == rounds:
         return f"stopped early by {end['stopped_by']}"
-    finished = (path / "model.safetensors").exists() and rounds >= manifest["rounds"]
-    return "finished" if finished else "unfinished"
+    if (path / "model.safetensors").exists():
+        return "finished" if rounds >= manifest["rounds"] else "unfinished"
+    return "model.safetensors is missing" if end.get("rounds") == rounds else "unfinished"
 
 
 def _name(path: Path, manifest: Mapping[str, Any]) -> str:

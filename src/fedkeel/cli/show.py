@@ -59,7 +59,7 @@ def show(
     else:
         found = _whole(directory)
         _print_json(found) if as_json else _show_run(directory, found)
-        if found["state"] != "unfinished":
+        if (found["manifest"].get("end") or {}).get("rounds") == len(found["rows"]):
             check_end(directory)
 
 

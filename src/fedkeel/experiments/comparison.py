@@ -21,7 +21,7 @@ from fedkeel.jsonfiles import Shape, fitting
 from fedkeel.report.measures import Measure, parse_measure
 from fedkeel.report.table_columns import COLUMNS, parse_columns
 from fedkeel.report.tables import Trial
-from fedkeel.running.run_directory import read_clients, read_rows
+from fedkeel.running.run_directory import is_whole, read_clients, read_rows
 from fedkeel.tomlfile import dump_sealed, inline, read_sealed
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class PlannedRun(NamedTuple):
 
     def finished(self) -> list[dict[str, Any]] | None:
         """Return the rows of a run that is done already, None where there is something left to do."""
-        if not (self.directory / "model.safetensors").exists():
+        if not (self.directory / "model.safetensors").exists() or not is_whole(self.directory):
             return None
         rows = read_rows(self.directory)
         same = _essence(Experiment.load(self.directory)) == _essence(self.experiment)

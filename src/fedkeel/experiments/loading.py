@@ -42,6 +42,8 @@ def load(run_dir: str | Path, task: Task | None = None) -> Result:
             experiment = Experiment.load(path)
             federation = experiment.federation()
             task, transform = experiment.drawn_task(federation), federation.transform
+        except StorageError:
+            raise
         except FedkeelError as problem:  # it was made in Python, or its data is not here
             missing = f"{missing} ({problem})"
     else:

@@ -153,6 +153,16 @@ def check_end(path: Path) -> None:
         read_end_file(path, name)
 
 
+def is_whole(path: Path) -> bool:
+    """Tell whether nothing is wrong with the rows and the last files of a run; resuming it mends them."""
+    try:
+        check_end(path)
+        found = read_lines(path / METRICS, RunKey.of(read_manifest(path)))
+    except StorageError:
+        return False
+    return not found.problems and found.whole >= _rounds_checkpointed(path)
+
+
 def _hashes(manifest: Mapping[str, Any]) -> dict[str, str]:
     """Return the hashes of the files that a run wrote at its end; none where it is older than hashes."""
     return dict((manifest.get("end") or {}).get("sha256") or {})
