@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+ATTACK_SUCCESS = "attack_success"  # of a backdoor
 RUN_COLUMNS = (
     "round",
     "stage",
@@ -21,6 +22,8 @@ RUN_COLUMNS = (
     "bytes_down",
     "bytes_up",
     "seconds",
+    "hostile",  # of the cohort, where the run is attacked
+    ATTACK_SUCCESS,
 )
 VALIDATION = "validation_"  # begins the columns of validation data, as validation_accuracy
 PROBE_COLUMNS = ("global_update", "local_updates", "drift", "divergence", "diversity")
@@ -52,7 +55,7 @@ def shown_value(column: str, value: float) -> str:
 
 def is_accuracy(column: str) -> bool:
     """Tell whether a column is an accuracy, which is written in percent: of any model, on any data."""
-    return column.removeprefix(VALIDATION).startswith("accuracy")
+    return column.removeprefix(VALIDATION).startswith("accuracy") or column == ATTACK_SUCCESS
 
 
 def is_diagnostic(column: str) -> bool:

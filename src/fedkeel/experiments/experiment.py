@@ -18,15 +18,17 @@ from pydantic import BeforeValidator, Field, field_validator
 
 from fedkeel.errors import ConfigError, DataError, FedkeelError, did_you_mean
 from fedkeel.experiments.expression import (
+    parse_attack,
     parse_augment,
     parse_method,
     parse_noise,
     parse_optimizer,
     parse_probe,
+    parse_reducer,
     parse_schedule,
     parse_split,
 )
-from fedkeel.experiments.sections import ALL, DataSettings, ModelSettings, check_text
+from fedkeel.experiments.sections import ALL, DataSettings, ModelSettings, check_text, is_none
 from fedkeel.frozen import Count
 from fedkeel.options import Execution, RunOptions
 from fedkeel.tomlfile import dump
@@ -47,6 +49,14 @@ _EITHER = {"work.epochs": "work.steps", "work.steps": "work.epochs"}  # giving o
 _NONE_IS_ALL = ("work.batch_size", "data.clients")
 
 ProbeText = Annotated[str, BeforeValidator(lambda text: (parse_probe(text), text)[1])]
+
+
+def _read_reducer(given: object) -> str | None:
+    return None if is_none(given) else repr(check_text("reducer", parse_reducer, given))
+
+
+def _read_attack(given: object) -> str | None:
+    return None if is_none(given) else repr(check_text("attack", parse_attack, given))
 
 
 def _read_work(given: object) -> object:
@@ -79,6 +89,12 @@ class Experiment(RunOptions, Execution):
     target: Annotated[float, Field(gt=0, le=1)] | None = Field(None, description="Accuracy to reach, as 0.9.")
     probes: list[ProbeText] | None = Field(
         None, description='Diagnostic, as divergence or "diversity(every=5)"; repeatable.'
+    )
+    reducer: Annotated[str | None, BeforeValidator(_read_reducer)] = Field(
+        None, description='What replaces the mean of uploads, as Median or "TrimmedMean(0.2)".'
+    )
+    attack: Annotated[str | None, BeforeValidator(_read_attack)] = Field(
+        None, description='Hostile clients, as "SignFlip(share=0.2)" or "Backdoor(0.1, target=7)".'
     )
     data: DataSettings = DataSettings()
     model: ModelSettings = ModelSettings()
@@ -225,7 +241,8 @@ class Experiment(RunOptions, Execution):
         return self._settings(federation, self.task(federation))
 
     def _settings(self, federation: Federation, task: Task) -> RunSettings:
-        from fedkeel.settings import RunSettings  # noqa: PLC0415  heavy
+        from fedkeel.reducers import Mean  # noqa: PLC0415  heavy
+        from fedkeel.settings import RunSettings  # noqa: PLC0415
 
         return RunSettings(
             task=task,
@@ -233,6 +250,8 @@ class Experiment(RunOptions, Execution):
             algorithm=self.algorithm(),
             work=self.work,
             probes=tuple(parse_probe(probe) for probe in self.probes or ()),
+            reducer=Mean() if self.reducer is None else parse_reducer(self.reducer),
+            attack=None if self.attack is None else parse_attack(self.attack),
             **{name: getattr(self, name) for name in RunOptions.model_fields},
         )
 

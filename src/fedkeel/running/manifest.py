@@ -36,6 +36,7 @@ def manifest_of(context: RunContext) -> dict[str, Any]:
         "threads": context.engine.threads,
         "engine_choice": context.choice.describe(),
         "data": {**_data_of(settings.federation), "evaluated_on": _EVALUATED_ON[settings.evaluated_on]},
+        **({} if settings.attack is None else {"hostile": sorted(settings.hostile)}),
         "versions": {
             "fedkeel": __version__,
             "python": platform.python_version(),
@@ -80,6 +81,8 @@ def identity_of(context: RunContext) -> dict[str, Any]:
         "reducer": stable_name(settings.reducer),
         "device": oracle.device.type,
     }
+    if settings.attack is not None:
+        identity["attack"] = stable_name(settings.attack)
     if context.panel.asked:
         identity["probes"] = [stable_name(probe) for probe in context.panel.asked]
     if not (stages.needs_horizon or settings.work.needs_horizon):

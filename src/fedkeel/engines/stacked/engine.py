@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from fedkeel.algorithm import Plan, Walk
 from fedkeel.data.samples import Samples
-from fedkeel.engines.client import diverged, full_gradient, measured
+from fedkeel.engines.client import attacked, diverged, full_gradient, measured
 from fedkeel.engines.contract import ClientResult, CohortResult, RoundRequest, Upload
 from fedkeel.engines.reduction import Reduction
 from fedkeel.engines.serial import threads
@@ -143,20 +143,19 @@ class Stacked:
             memory = memories[index]._replace(method=_of_client(kept, index))
             passes, gradients = walked.passes[index], walked.gradients[index]
             result = ClientResult(upload, memory, loss, gradients, nbytes(upload), passes)
-            if request.probes is None:
-                yield result
-                continue
-            self.oracle.load_buffers(buffers)
-            yield measured(
-                self.settings,
-                self.oracle,
-                request,
-                group.clients[index],
-                result,
-                before=memories[index],
-                walk=_of_client(walked.walk, index),
-                path2=_of_client(walked.path2, index),
-            )
+            if request.probes is not None:
+                self.oracle.load_buffers(buffers)
+                result = measured(
+                    self.settings,
+                    self.oracle,
+                    request,
+                    group.clients[index],
+                    result,
+                    before=memories[index],
+                    walk=_of_client(walked.walk, index),
+                    path2=_of_client(walked.path2, index),
+                )
+            yield attacked(self.settings, request, group.clients[index], result)
 
     def _walk_group(self, request: RoundRequest, group: ClientGroup, memories: Record) -> GroupWalk:
         """Walk as planned: `walk.take` for a group."""
