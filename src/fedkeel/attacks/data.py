@@ -9,11 +9,12 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from fedkeel.attacks.base import Attack, AttackedSamples
+from fedkeel.attacks.base import Attack, AttackedSamples, AttackView, changed_parts
 from fedkeel.data import Federation
 from fedkeel.data.samples import Batch, Rows, Samples
 from fedkeel.errors import ConfigError
-from fedkeel.frozen import Count, Number, Proportion, Seed, UnitInterval, frozen
+from fedkeel.frozen import Count, Number, Positive, Proportion, Seed, UnitInterval, frozen
+from fedkeel.records import Record
 from fedkeel.trees import described
 
 
@@ -42,7 +43,8 @@ class Backdoor(Attack):
     The trigger is the lower right corner of pictures, `size` pixels wide and high, or the last `size` numbers
     of other samples, set to `value`; by default to the largest number in the data. A fraction `poisoned` of
     each hostile client's samples carries it. The column `attack_success` is the part of the test samples of
-    other classes that the model takes for `target` once they carry the trigger.
+    other classes that the model takes for `target` once they carry the trigger. With `boost`, uploads are
+    made that many times longer, to replace the model (Bagdasaryan et al. 2020).
     """
 
     share: Proportion = 0.2
@@ -50,6 +52,7 @@ class Backdoor(Attack):
     size: Count = 3
     poisoned: UnitInterval = 0.5
     value: Number | None = None
+    boost: Positive = 1.0
     seed: Seed | None = None
 
     def check(self, federation: Federation, metrics: Collection[str]) -> None:
@@ -77,6 +80,10 @@ class Backdoor(Attack):
         """Put the trigger on some samples of hostile clients."""
         change = self._trigger(federation)
         return _with_changed_rows(self, federation, seed, self.poisoned, change)
+
+    def send(self, upload: Record, view: AttackView) -> Record:
+        """Make the upload longer."""
+        return changed_parts(upload, lambda _, part: self.boost * part)
 
     def success_samples(self, federation: Federation) -> Samples | None:
         """Return the test samples of other classes, all with the trigger and the label `target`."""
