@@ -26,7 +26,7 @@ RUN_COLUMNS = (
     ATTACK_SUCCESS,
 )
 VALIDATION = "validation_"  # begins the columns of validation data, as validation_accuracy
-PROBE_COLUMNS = ("global_update", "local_updates", "drift", "divergence", "diversity")
+PROBE_COLUMNS = ("global_update", "local_updates", "drift", "divergence", "diversity", "epsilon")
 COLUMNS = RUN_COLUMNS + PROBE_COLUMNS
 _PROBE_KINDS = ("cosine", "losses", "excess", "clients", "switching", "costs", "layers")
 

@@ -1,4 +1,4 @@
-"""Every reducer and every attack in every engine: processes to the bit, stacked up to rounding."""
+"""Reducers, attacks and private updates in every engine: processes to the bit, stacked up to rounding."""
 
 from __future__ import annotations
 
@@ -89,3 +89,16 @@ def test_a_linear_model_walks_on_attacked_samples_in_their_span() -> None:
         assert distance(*both) < 1e-9
         clean = run(task, federation, fk.FedAvg(), "serial", work=fk.Work(steps=20, batch_size=3, lr=0.1))
         assert float((clean.server.x - both[0].server.x).abs().max()) > 1e-3
+
+
+@pytest.mark.parametrize("engine", ["stacked-uncompiled", "processes"])
+def test_private_updates_are_the_serial_ones(engine: str) -> None:
+    work = fk.Work(steps=3, batch_size=4, lr=0.1)
+    options = {"rounds": 2, "cohort": 9, "work": work, "workers": 2 if engine == "processes" else None}
+    for method in (fk.SCAFFOLD(), fk.relaxed(fk.FedNova(), 0.1)):
+        private = fk.private(method, clip=0.05, noise=0.8, delta=1e-3)
+        both = [
+            run(PROBLEM.task, PROBLEM.federation, private, name, **options) for name in ("serial", engine)
+        ]
+        assert distance(*both) <= (0.0 if engine == "processes" else 1e-9)
+        assert both[0].history[-1]["epsilon"] == both[1].history[-1]["epsilon"]

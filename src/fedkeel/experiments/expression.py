@@ -118,10 +118,10 @@ def parse_attack(text: str) -> Any:
 
 def method_names() -> Names:
     """Return what may stand in a method's expression."""
-    from fedkeel.methods import METHODS, Adaptive, Decayed, relaxed, sharp, stages  # noqa: PLC0415
+    from fedkeel.methods import METHODS, Adaptive, Decayed, private, relaxed, sharp, stages  # noqa: PLC0415
     from fedkeel.probes import SwitchingRule  # noqa: PLC0415
 
-    return _by_name((*METHODS, relaxed, sharp, stages, Adaptive, Decayed, SwitchingRule))
+    return _by_name((*METHODS, relaxed, sharp, private, stages, Adaptive, Decayed, SwitchingRule))
 
 
 def probe_names() -> Names:

@@ -6,13 +6,10 @@ of weight w counts like w clients of weight 1.
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import torch
-from pydantic import Field
 from torch import Tensor
 
-from fedkeel.frozen import frozen
+from fedkeel.frozen import BelowHalf, frozen
 from fedkeel.records import Record, transform
 from fedkeel.reducers.base import StackReducer
 
@@ -35,7 +32,7 @@ class TrimmedMean(StackReducer):
     A client at the edge of what is trimmed counts with the part of its weight that is left.
     """
 
-    share: Annotated[float, Field(ge=0, lt=0.5, allow_inf_nan=False)] = 0.2
+    share: BelowHalf = 0.2
 
     def reduce(self, uploads: Record, weights: Tensor) -> Record:
         """Sort each coordinate, cut both ends off, and average the rest."""
