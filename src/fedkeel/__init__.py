@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in `_
         Pathological,
     )
     from fedkeel.errors import (
+        ClientFailed,
         ConfigError,
         DataError,
         Diverged,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in `_
     )
     from fedkeel.experiments.grid import RunGrid, compare, sweep
     from fedkeel.experiments.loading import load
+    from fedkeel.faults import Faults
     from fedkeel.methods import (
         METHODS,
         MOON,
@@ -95,6 +97,7 @@ __all__ = [
     "Attack",
     "Backdoor",
     "Callback",
+    "ClientFailed",
     "Cohort",
     "Collusion",
     "ConfigError",
@@ -106,6 +109,7 @@ __all__ = [
     "Diverged",
     "Drop",
     "EarlyStop",
+    "Faults",
     "FedACG",
     "FedANAG",
     "FedAdagrad",
@@ -184,6 +188,7 @@ __all__ = [
 _SUBPACKAGES = ("data", "metrics", "models", "probes")
 _MODULES = (
     "errors",
+    "faults",
     "work",
     "vector",
     "algorithm",

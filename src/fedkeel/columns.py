@@ -25,6 +25,8 @@ RUN_COLUMNS = (
     "hostile",  # of the cohort, where the run is attacked
     ATTACK_SUCCESS,
 )
+LEFT_OUT = "left_out"  # clients that failed in a round, with the reasons; only in rounds where there are some
+LOST_WORKERS = "lost_workers"  # of a round: workers and machines that were lost, each in a line
 VALIDATION = "validation_"  # begins the columns of validation data, as validation_accuracy
 PROBE_COLUMNS = ("global_update", "local_updates", "drift", "divergence", "diversity", "epsilon")
 COLUMNS = RUN_COLUMNS + PROBE_COLUMNS

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import torch
-
-from fedkeel.algorithm import Algorithm, Sharp, Walk
+from fedkeel.algorithm import Algorithm
+from fedkeel.engines.outcome import upload_shapes
 from fedkeel.engines.sizing import first_batch
 from fedkeel.engines.stacked.stackable import moved_buffers
 from fedkeel.errors import ConfigError
@@ -14,10 +13,9 @@ from fedkeel.methods.private import Private, is_length
 from fedkeel.oracle import Oracle
 from fedkeel.privacy import Mechanism, divergences
 from fedkeel.probes.privacy import PrivacyBudget
-from fedkeel.records import leaves
 from fedkeel.reducers import Mean
 from fedkeel.settings import RunSettings
-from fedkeel.vector import Vector, scalar_like
+from fedkeel.vector import Vector
 
 
 def privacy_probes(settings: RunSettings) -> tuple[PrivacyBudget, ...]:
@@ -50,7 +48,7 @@ def check_privacy(settings: RunSettings, oracle: Oracle) -> None:
             "which is sent as it is: use layers without such, as GroupNorm in place of BatchNorm"
         )
     for one in privates:
-        if settings.work.steps is None and any(is_length(name) for name in _sent(one, oracle.point)):
+        if settings.work.steps is None and _sends_lengths(one, oracle.point):
             raise ConfigError(
                 f"{one!r}: it sends the sum of a walk's rates, which tells how many samples a client has: "
                 "give all clients the same number of steps, as in Work(steps=10)"
@@ -96,11 +94,7 @@ def _inside(method: Algorithm) -> Iterator[Algorithm]:
         method = inner
 
 
-def _sent(method: Algorithm, x: Vector) -> list[str]:
-    """Return the names of what a method sends."""
-    down, memory, one = method.broadcast(method.init(x)), method.enlist(x), scalar_like(x, 1.0)
-    plan = method.plan(down, memory)
-    dual = plan.sharp.dual if isinstance(plan.sharp, Sharp) else None
-    buffer = None if plan.momentum is None else torch.zeros_like(x)
-    up, _ = method.finish(Walk(plan.start, plan.start, one, one, buffer, dual, x), down, memory)
-    return [name for name, _ in leaves(up)]
+def _sends_lengths(method: Algorithm, x: Vector) -> bool:
+    """Tell whether a method sends the sum of a walk's rates, or whether that cannot be told."""
+    shapes = upload_shapes(method, method.broadcast(method.init(x)), x)
+    return shapes is None or any(is_length(name) for name in shapes)
