@@ -42,6 +42,7 @@ def manifest_of(context: RunContext) -> dict[str, Any]:
         "engine_choice": context.choice.describe(),
         "data": {**_data_of(settings.federation), "evaluated_on": _EVALUATED_ON[settings.evaluated_on]},
         **_labels_of(settings.federation),
+        **({} if settings.attack is None else {"hostile": sorted(settings.hostile)}),
         "versions": {
             "fedkeel": __version__,
             "python": platform.python_version(),
@@ -96,6 +97,8 @@ def identity_of(context: RunContext) -> dict[str, Any]:
         "reducer": stable_name(settings.reducer),
         "device": oracle.device.type,
     }
+    if settings.attack is not None:
+        identity["attack"] = stable_name(settings.attack)
     if context.panel.asked:
         identity["probes"] = [stable_name(probe) for probe in context.panel.asked]
     if settings.faults is not None:
