@@ -11,8 +11,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --maxpr
 	--dist loadfile --no-loadscope-reorder $(foreach part,$(APART),--ignore tests/$(part))
 AXE := 4.14.0
 
-.PHONY: help demo test check format lint types imports fast unit golden docs recipes examples ray browser wheel bench \
-	hooks clean
+.PHONY: $(shell sed -nE 's/^([a-z]+):.*/\1/p' $(MAKEFILE_LIST))
 
 help:  ## what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 10
@@ -80,6 +79,9 @@ wheel: $(STAMP)  ## build the wheel and try it in a new environment
 
 bench: $(STAMP)  ## against a bare PyTorch loop and the peers, interleaved (45 minutes): docs/benchmark.md
 	$(BIN)/python benchmarks/run.py $(BENCH)
+
+torture: $(STAMP)  ## kills, damaged files, full disks, bad clients, wrong configurations (90 minutes): docs/torture.md
+	$(BIN)/python torture/run.py $(TORTURE)
 
 hooks: $(STAMP)  ## check before every commit and push
 	$(BIN)/pre-commit install --hook-type pre-commit --hook-type pre-push

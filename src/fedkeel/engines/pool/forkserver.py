@@ -31,7 +31,8 @@ def start_fork_server() -> None:
     resource_tracker.ensure_running()  # now, for it would let interrupts through
     forkserver.set_forkserver_preload([worker.__name__])
     before = {name: os.environ.pop(name) for name in _ONE_THREAD if name in os.environ}
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # Ctrl-C is for the main process alone
+    alone = {signal.SIGINT, signal.SIGHUP}  # Ctrl-C and a closed terminal are for the main process alone
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, alone)
     try:
         os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))  # what forks must have no other threads
         forkserver.ensure_running()
