@@ -17,7 +17,6 @@ from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.placement import Placement
 from fedkeel.experiments.sweep import Sweep, play
 from fedkeel.experiments.tune import knob, tune
-from fedkeel.running.run_directory import read_rows
 
 pytest.importorskip("ray", reason='needs Ray: pip install "fedkeel[ray]", or `make ray`')
 
@@ -135,11 +134,3 @@ def test_a_node_with_other_versions_is_shown_and_ends_the_check(nodes, small, mo
     monkeypatch.setattr(cluster_check, "versions", lambda: {**on_ray.versions(), "numpy": "1.0"})
     table = fedkeel("cluster", "check", *small, "--address", nodes.address, code=2)
     assert table.count("differ") == len(nodes.workers)
-
-
-def test_rows_of_lost_workers_are_read_back(tmp_path):
-    BASE.with_settings(["rounds=1"]).train(tmp_path / "run")
-    file = tmp_path / "run" / "timings.jsonl"
-    timing = json.loads(file.read_text())
-    file.write_text(json.dumps({**timing, "lost_workers": ["its node was lost"]}) + "\n")
-    assert read_rows(tmp_path / "run")[0]["lost_workers"] == ["its node was lost"]
