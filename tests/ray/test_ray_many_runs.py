@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import fedkeel as fk
 from fedkeel.cli import app
-from fedkeel.engines.ray.cluster import connect
+from fedkeel.engines.ray.cluster import Demand, connect
 from fedkeel.experiments import on_ray
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.placement import Placement
@@ -76,7 +76,7 @@ def test_a_run_whose_worker_dies_goes_on_from_its_checkpoint(nodes, tmp_path):
     found: list[object] = []
     take: Callable[..., None] = lambda _, rounds: found.append(rounds)  # noqa: E731
     with pytest.warns(UserWarning, match=r"the run: goes on elsewhere from its last checkpoint"):
-        on_ray.run_on_ray(mortal_run, calls, take, address=nodes.address, out=tmp_path)
+        on_ray.run_on_ray(mortal_run, calls, take, address=nodes.address, demand=Demand(), out=tmp_path)
     assert found == [[3]], "three rounds were there"
     experiment.train(tmp_path / "whole")
     assert (tmp_path / "run" / "metrics.jsonl").read_text() == (
@@ -106,7 +106,7 @@ def test_a_directory_that_nodes_do_not_share_is_refused(nodes, tmp_path, monkeyp
     cluster = connect(nodes.address)
     try:
         with pytest.raises(fk.StorageError, match=r"127.0.0.1 cannot see or write it: give --out on"):
-            on_ray.check_shared(cluster, tmp_path / "out")
+            on_ray.check_shared(cluster, tmp_path / "out", Demand())
     finally:
         cluster.close()
 

@@ -12,6 +12,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -214,7 +215,8 @@ class Dispatch:
 
     def _cancel_all(self) -> None:
         for ref in self._sent:
-            self._cluster.cancel(ref)
+            with suppress(Exception):  # the cluster may be gone
+                self._cluster.cancel(ref)
 
     def _tell(self, text: str) -> None:
         self.incidents.append(text)
