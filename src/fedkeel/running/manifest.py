@@ -41,8 +41,8 @@ def manifest_of(context: RunContext) -> dict[str, Any]:
         "threads": context.engine.threads,
         "engine_choice": context.choice.describe(),
         "data": {**_data_of(settings.federation), "evaluated_on": _EVALUATED_ON[settings.evaluated_on]},
-        **_labels_of(settings.federation),
         **({} if settings.attack is None else {"hostile": sorted(settings.hostile)}),
+        **_labels_of(settings.federation),
         "versions": {
             "fedkeel": __version__,
             "python": platform.python_version(),
