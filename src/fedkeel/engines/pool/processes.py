@@ -55,7 +55,7 @@ class Processes:
             _ = settings.federation.everything  # models are evaluated there: workers shall have it
         spans = self._write(self._files[0], settings, define=True)
         start = spans, oracle.channels_last, torch_switches()
-        self.pool = WorkerPool(self.workers, self._files, start, self._known)
+        self.pool = WorkerPool(self.workers, self._files, start, self._known, settings.client_seconds)
         self._batch_seconds: float | None = None
         self._samples_per_second = 0.0  # of a worker
 
