@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from fedkeel.columns import RUN_COLUMNS
+from fedkeel.columns import EVENT_COLUMNS, RUN_COLUMNS
 from fedkeel.errors import ConfigError
 from fedkeel.layout import Layout
 from fedkeel.oracle import Oracle
@@ -119,7 +119,7 @@ def assemble(settings: RunSettings, oracle: Oracle) -> ProbePanel:
     for probe in panel.probes:
         probe.check(run)
         for name in probe.names(oracle.layout):
-            if name in RUN_COLUMNS or name in settings.task.metrics:
+            if name in (*RUN_COLUMNS, *EVENT_COLUMNS) or name in settings.task.metrics:
                 owner = "a metric of the task" if name in settings.task.metrics else "the run itself"
                 raise ConfigError(
                     f"probes: {probe!r} reports {name!r}, which is a column of {owner}: rename it"

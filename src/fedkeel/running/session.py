@@ -15,7 +15,8 @@ from fedkeel.running.panel import assemble
 from fedkeel.running.population import Population
 from fedkeel.running.preflight import check, check_leftovers, check_optimizer, warn_of_growth
 from fedkeel.running.privacy import check_privacy
-from fedkeel.running.round import Row, RunContext, RunState, play_round
+from fedkeel.running.rollback import Retries
+from fedkeel.running.round import Row, RunContext, RunState
 from fedkeel.running.store import Store
 from fedkeel.settings import RunSettings
 
@@ -28,6 +29,7 @@ class Session:
         self.store = Store()
         self.history: list[Row] = []
         self.seconds: dict[str, float] = {}  # that evaluating and probing the last round took
+        self._retries = Retries()
         self.best: BestKeeper | None = None  # set it before the first round to keep the best model
 
     def rounds(self) -> Iterator[Row]:
@@ -38,7 +40,7 @@ class Session:
                 self.change_stage()
             started = time.perf_counter()
             with threads(context.engine.threads):
-                outcome = play_round(context, self.state, self.store)
+                outcome = self._retries.play(context, self.state, self.store, self.history)
             row = outcome.row
             row["seconds"] = time.perf_counter() - started
             with uninterrupted():

@@ -77,6 +77,9 @@ def train(
     client_seconds: float | None = None,
     max_upload_norm: float | None = None,
     faults: Faults | None = None,
+    on_divergence: Literal["stop", "rollback"] = "stop",
+    rollback_factor: float = 0.1,
+    rollback_tries: int = 5,
     callback: CallbackLike | Sequence[CallbackLike] | None = None,
     progress: bool | None = None,
     experiment: Mapping[str, Any] | None = None,
@@ -121,6 +124,10 @@ def train(
         client_seconds: a client that takes longer for its round has failed.
         max_upload_norm: a client that sends more than this, by norm, has failed.
         faults: clients that fail on purpose, as in `fk.Faults(drop=0.1)`; needs "leave_out".
+        on_divergence: "stop" ends a run whose model or loss turns NaN or infinite; "rollback" plays the round
+            again from the state before it, with smaller local steps from then on; the row says `rolled_back`.
+        rollback_factor: the factor on the local learning rate from each rollback on.
+        rollback_tries: how many rollbacks a run may have.
         callback: called with each round's row; it may return True to end the run. Or a `Callback`, as
             `EarlyStop(patience=5)`; or a list of them.
         progress: show how far it is. By default only on a terminal (on stderr) and in a notebook.
@@ -146,6 +153,9 @@ def train(
         client_seconds=client_seconds,
         max_upload_norm=max_upload_norm,
         faults=faults,
+        on_divergence=on_divergence,
+        rollback_factor=rollback_factor,
+        rollback_tries=rollback_tries,
     )
     execution = Execution(
         engine=engine,
