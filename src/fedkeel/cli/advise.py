@@ -16,7 +16,6 @@ from fedkeel.cli.constants import measure
 from fedkeel.cli.paths import why_unreadable
 from fedkeel.errors import ConfigError
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.files import read_whole
 from fedkeel.jsonfiles import parse_object
 
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ def read_stability(path: Path | None) -> dict[str, MeasuredStability]:
     if path is None:
         return {}
     try:
-        table = parse_object(read_whole(path))
+        table = parse_object(path.read_bytes())
         return {str(name): _measured_stability(entry) for name, entry in table.get("methods", table).items()}
     except FileNotFoundError:
         raise ConfigError(

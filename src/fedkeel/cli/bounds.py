@@ -14,7 +14,6 @@ from fedkeel.cli import options as opt
 from fedkeel.cli.bounds_page import BoundCurve, make_page, spark
 from fedkeel.cli.paths import why_unreadable
 from fedkeel.errors import ConfigError, did_you_mean
-from fedkeel.files import read_whole
 from fedkeel.jsonfiles import parse_object
 from fedkeel.progress import console, plain_table
 
@@ -147,7 +146,7 @@ def _parameters(file: Path | None, settings: list[str] | None) -> BoundParameter
 def _from_advice(file: Path) -> dict[str, float]:
     """Read the constants of a run from the adviser's JSON."""
     try:
-        table = parse_object(read_whole(file))
+        table = parse_object(file.read_bytes())
         run, found = table["run"], {name: one["value"] for name, one in table["constants"].items()}
         numbers = {name: run[name] for name in ("T", "K", "N", "C", "S", "beta", "eta_g", "epsilon", "theta")}
         numbers |= {
