@@ -177,9 +177,15 @@ def _evaluated_on(manifest: Mapping[str, Any]) -> str:
 
 
 def warn_of_other_bits(before: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
-    """Warn where a run goes on by other means than it was begun with: sums may come out in another order."""
-    told = {"engine": before["engine"], "threads": before["threads"], **before["versions"]}
-    now = {"engine": manifest["engine"], "threads": manifest["threads"], **manifest["versions"]}
+    """Warn where a run goes on by other means than it was begun with: sums may come out in another order.
+
+    The engines serial and processes give the same bits.
+    """
+    told, now = (
+        {"engine": one["engine"], "threads": one["threads"], **one["versions"]} for one in (before, manifest)
+    )
+    if {told["engine"], now["engine"]} == {"serial", "processes"}:
+        del now["engine"]
     differing = [f"{key} {told.get(key)} (now {now[key]})" for key in now if told.get(key) != now[key]]
     if differing:
         warnings.warn(
