@@ -49,8 +49,8 @@ from fedkeel.running.run_reading import (
     read_rows,
     read_timings,
     timing_lines,
-    timings_of,
     whole_rows,
+    with_timings,
 )
 
 __all__ = [
@@ -142,11 +142,14 @@ class RunDirectory:
                 write_durably(self.path / EXPERIMENT, text.encode())
 
     def append(self, row: Mapping[str, Any], spent: Mapping[str, float]) -> None:
-        """Add a round's row; timings, and the seconds of evaluation and probes, go to a file of their own."""
+        """Add a round's row; timings, and the seconds of evaluation and probes, go to a file of their own.
+
+        They go first: a row that is there has its timings.
+        """
         timing = {"round": row["round"], **{name: row[name] for name in TIMINGS if name in row}, **spent}
         line = line_of({name: value for name, value in row.items() if name not in TIMINGS}, self.key)
         with storage_errors(self.path):
-            for name, content in ((METRICS, line), (TIMINGS_FILE, line_of(timing, self.key))):
+            for name, content in ((TIMINGS_FILE, line_of(timing, self.key)), (METRICS, line)):
                 with open_for_appending(self.path / name) as file:
                     file.write(content)
         self._rows.update(line)
@@ -166,8 +169,7 @@ class RunDirectory:
             write_durably(self.path / COPY, compressed(lines))
             spent = [line.content for round, line in sorted(timings.items()) if round < count]
             write_durably(self.path / TIMINGS_FILE, b"".join(spent))
-        seconds = {round: line.row for round, line in timings.items()}
-        return [{**line.row, **timings_of(seconds.get(round, {}))} for round, line in enumerate(kept)]
+        return with_timings(kept, timings, self.path)
 
     def sync_rows(self) -> None:
         """Make the rows durable, and copy the new ones, before a checkpoint counts on them."""
