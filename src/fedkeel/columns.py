@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+ATTACK_SUCCESS = "attack_success"  # of a backdoor
 RUN_COLUMNS = (
     "round",
     "stage",
@@ -23,11 +24,14 @@ RUN_COLUMNS = (
     "bytes_down",
     "bytes_up",
     "seconds",
+    "hostile",  # of the cohort, where the run is attacked
+    ATTACK_SUCCESS,
 )
 # only in rows of rounds where it happened: clients that failed, and divergences from which the run went back
 LEFT_OUT, ROLLED_BACK = EVENT_COLUMNS = ("left_out", "rolled_back")
+LOST_WORKERS = "lost_workers"  # of a round: workers and machines that were lost, each in a line
 VALIDATION = "validation_"  # begins the columns of validation data, as validation_accuracy
-PROBE_COLUMNS = ("global_update", "local_updates", "drift", "divergence", "diversity")
+PROBE_COLUMNS = ("global_update", "local_updates", "drift", "divergence", "diversity", "epsilon")
 COLUMNS = RUN_COLUMNS + EVENT_COLUMNS + PROBE_COLUMNS
 _PROBE_KINDS = ("cosine", "losses", "excess", "clients", "switching", "costs", "layers")
 
@@ -82,7 +86,7 @@ def _shown_rollbacks(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def is_accuracy(column: str) -> bool:
     """Tell whether a column is an accuracy, which is written in percent: of any model, on any data."""
-    return column.removeprefix(VALIDATION).startswith("accuracy")
+    return column.removeprefix(VALIDATION).startswith("accuracy") or column == ATTACK_SUCCESS
 
 
 def is_diagnostic(column: str) -> bool:

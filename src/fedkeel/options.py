@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
 from fedkeel.errors import ConfigError, did_you_mean
 from fedkeel.frozen import Count, FrozenModel, OpenFraction, Positive, Seed
 
-ENGINES = ("auto", "serial", "stacked", "stacked-uncompiled", "processes")
+ENGINES = ("auto", "serial", "stacked", "stacked-uncompiled", "processes", "ray")
+
+
+Threads = Annotated[Count, Field(le=1024)]  # of more the system's libraries end the process
 
 
 class RunOptions(FrozenModel):
@@ -104,11 +107,20 @@ class Execution(FrozenModel):
     """How a run is executed; no result depends on it but for the last bits."""
 
     engine: str = Field("auto", description=f"How clients are run: {', '.join(ENGINES)}.")
-    threads: Count | None = Field(
+    threads: Threads | None = Field(
         None, description="Threads of a local step; by default from the size of a step."
     )
-    workers: Count | None = Field(
-        None, description="Processes of the engine processes; by default one per core."
+    workers: Threads | None = Field(
+        None, description="Processes of the engines processes and ray here; by default one per core."
+    )
+    address: str | None = Field(
+        None, description="Ray cluster, as head:6379 or auto; by default Ray is started on this machine."
+    )
+    num_cpus: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="CPUs that a client takes of a node of the engine ray; by default its threads."
+    )
+    num_gpus: Annotated[float, Field(ge=0)] | None = Field(
+        None, description="GPUs that a client takes of a node of the engine ray, as 0.25; by default none."
     )
     device: str = Field("cpu", description="Where the model and its vectors live.")
     checkpoint_every: Count | None = Field(

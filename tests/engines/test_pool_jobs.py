@@ -13,7 +13,7 @@ from torch import nn
 import fedkeel as fk
 from fedkeel.engines.client import run_client
 from fedkeel.engines.contract import ClientFailure, RoundRequest
-from fedkeel.engines.pool.jobs import (
+from fedkeel.engines.jobs.job import (
     ChunkJob,
     ClientJob,
     CohortSums,
@@ -22,7 +22,7 @@ from fedkeel.engines.pool.jobs import (
     round_jobs,
     run_job,
 )
-from fedkeel.engines.pool.queue import JobQueue
+from fedkeel.engines.jobs.queue import JobQueue
 from fedkeel.engines.reduction import Reduction
 from fedkeel.records import ClientMemory, Record, leaves
 from fedkeel.settings import RunSettings

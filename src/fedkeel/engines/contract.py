@@ -70,13 +70,15 @@ ClientOutcome = ClientResult | ClientFailure
 class CohortResult(NamedTuple):
     """What a cohort's round gives: the reduced upload, the mean measures, the clients' results in order.
 
-    Clients that failed are in `left_out` alone; `upload` is None where all of them are.
+    Clients that failed are in `left_out` alone; `upload` is None where all of them are. `lost_workers` tells
+    of workers and machines that were lost meanwhile, which changed nothing.
     """
 
     upload: Upload | None
     measures: Record
     clients: Sequence[ClientResult]
     left_out: Sequence[ClientFailure] = ()
+    lost_workers: Sequence[str] = ()
 
     @property
     def train_loss(self) -> float:

@@ -17,9 +17,10 @@ from multiprocessing import connection, context, forkserver, resource_tracker
 from types import ModuleType
 from typing import Any
 
+from fedkeel.engines.jobs.job import Job
+from fedkeel.engines.jobs.pickles import Known, Spans
 from fedkeel.engines.pool import worker
-from fedkeel.engines.pool.jobs import Job
-from fedkeel.engines.pool.sharing import Known, SharedFile, Spans
+from fedkeel.engines.pool.sharing import SharedFile
 
 _ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _hiding = threading.Lock()

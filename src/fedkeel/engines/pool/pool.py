@@ -7,17 +7,17 @@ done in between, the pool waits before it starts more.
 from __future__ import annotations
 
 import math
-import pickle
 import time
 from collections.abc import Callable
 from multiprocessing.connection import wait
 from typing import Any
 
+from fedkeel.engines.jobs.job import ChunkJob, EvaluationJob
+from fedkeel.engines.jobs.pickles import Known, Spans, exception_of
+from fedkeel.engines.jobs.queue import JobQueue
 from fedkeel.engines.outcome import past_deadline
 from fedkeel.engines.pool.forkserver import PoolWorker
-from fedkeel.engines.pool.jobs import ChunkJob, EvaluationJob
-from fedkeel.engines.pool.queue import JobQueue
-from fedkeel.engines.pool.sharing import Known, SharedFile, Spans
+from fedkeel.engines.pool.sharing import SharedFile
 from fedkeel.errors import TooFewClients
 
 HANG_SECONDS = 60.0  # a worker without a sign of life for so long hangs, and no job gets less time
@@ -99,7 +99,7 @@ class WorkerPool:
                     self._remove(worker)
                     continue
                 if failure is not None:
-                    raise pickle.loads(failure)
+                    raise exception_of(failure)
 
     def _hand_out(self, queue: JobQueue, shared: Spans, take: Callable[[Any, Any], None]) -> None:
         """Give jobs to the workers that have none."""
@@ -128,7 +128,7 @@ class WorkerPool:
             worker.jobs = ()
             for job, result in zip(jobs, results, strict=True):
                 if isinstance(result, bytes):
-                    queue.failed(job, pickle.loads(result))
+                    queue.failed(job, exception_of(result))
                 else:
                     queue.done(job)
                     take(job, result)

@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Sequence
 
 from fedkeel.engines.contract import ClientFailure
-from fedkeel.engines.pool.jobs import ChunkJob, ClientJob, Job
+from fedkeel.engines.jobs.job import ChunkJob, ClientJob, Job
 from fedkeel.errors import TooFewClients
 
 PATIENCE = 3  # workers that one job may lose
@@ -85,6 +85,11 @@ class JobQueue:
             f"{job.name}: {self._deaths[job]} worker processes died over it, the last when no other ran "
             f"({how}): is there memory enough? engine='serial' shows what happens in this process"
         )
+
+    def again(self, jobs: Sequence[Job]) -> None:
+        """Let jobs run once more that are not to blame, as where a whole machine was lost, done or not."""
+        self._running.difference_update(jobs)
+        self._waiting.extend(jobs)
 
     def check(self) -> None:
         """Raise the failure that the serial engine would meet first."""
