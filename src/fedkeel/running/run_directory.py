@@ -4,9 +4,9 @@
     metrics.jsonl     one row per round           timings.jsonl    what may differ between two equal runs
     checkpoints/      the last two              model.safetensors  the final model
     clients.jsonl     a row per client, where   best.safetensors   that of the best round, where it is another
-                      they have test sets
+                      they have test sets       interruption.json  what ended it before its time, if anything
 
-No pickle is read or written. A lock keeps a second process out.
+No pickle is read or written. A lock keeps a second process out; it says which process holds it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import platform
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,8 @@ from fedkeel.files import (
 
 TIMINGS = ("seconds",)
 _RESTORE = "restore it, or start anew in another directory"
-CLIENTS_FILE = "clients.jsonl"
+_LONGEST_NAME = 300  # bytes of a lock that are read
+CLIENTS_FILE, INTERRUPTION_FILE, LOCK_FILE = "clients.jsonl", "interruption.json", ".lock"
 
 
 class RunDirectory:
@@ -41,7 +44,7 @@ class RunDirectory:
         with storage_errors(path):
             path.mkdir(parents=True, exist_ok=True)
             _refuse_strangers(path)
-            self._lock = (path / ".lock").open("w")
+            self._lock = (path / LOCK_FILE).open("a")
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -49,10 +52,18 @@ class RunDirectory:
                 raise StorageError(
                     f"{path}: another process is working in this run directory: wait, or choose another"
                 ) from None
+            self._say_who(f"{platform.node()} {os.getpid()}")
 
     def close(self) -> None:
         """Let others in."""
+        self._say_who("")
         self._lock.close()
+
+    def _say_who(self, text: str) -> None:
+        """Write into the lock who holds it, for those who only look; a full disk is no reason to stop."""
+        with suppress(OSError):
+            os.ftruncate(self._lock.fileno(), 0)
+            os.write(self._lock.fileno(), text.encode())
 
     @property
     def holds_run(self) -> bool:
@@ -74,6 +85,18 @@ class RunDirectory:
                 else:
                     write_durably(self.path / name, content)
             write_durably(self.path / "manifest.json", json_text(manifest, indent=2).encode())
+
+    def interrupted(self, kind: str, message: str) -> None:
+        """Write what ends the run before its time: "stopped", "diverged" or "failed", and the message."""
+        with storage_errors(self.path):
+            content = json_text({"kind": kind, "message": message})
+            write_durably(self.path / INTERRUPTION_FILE, content.encode())
+
+    def goes_on(self) -> None:
+        """Remove what is said of an interruption."""
+        if self.path.joinpath(INTERRUPTION_FILE).exists():
+            with storage_errors(self.path):
+                self.path.joinpath(INTERRUPTION_FILE).unlink()
 
     def manifest(self) -> dict[str, Any]:
         """Return the manifest of the run that is here."""
@@ -118,7 +141,7 @@ def _refuse_strangers(path: Path) -> None:
     names = ("experiment.toml", "manifest.json")
     if (path / names[1]).exists():
         return
-    ours = {".lock", names[0], *(temporary_name(path / name).name for name in names)}
+    ours = {LOCK_FILE, names[0], *(temporary_name(path / name).name for name in names)}
     strangers = sorted(p.name for p in path.iterdir() if p.name not in ours)
     if strangers:
         raise StorageError(
@@ -141,6 +164,25 @@ def read_manifest(path: Path) -> dict[str, Any]:
     if not isinstance(manifest, dict):
         raise StorageError(f"{path / 'manifest.json'}: not the manifest of a run: {_RESTORE}")
     return manifest
+
+
+def is_held(path: Path) -> bool:
+    """Tell whether a process of this machine is working in a run directory, or one of another may be.
+
+    The lock itself is not touched: to try it would keep a run out that starts at that instant.
+    """
+    try:
+        with (path / LOCK_FILE).open("rb") as file:
+            node, _, number = file.read(_LONGEST_NAME).decode(errors="replace").rpartition(" ")
+        if not (number.isdigit() and int(number)):
+            return False
+        if node == platform.node():
+            os.kill(int(number), 0)
+    except PermissionError:  # it is somebody else's
+        return True
+    except (OSError, OverflowError):
+        return False
+    return True
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:

@@ -194,6 +194,7 @@ def take_up(
         recorder.restore(session)
         if session.state.round == 0:
             same_start(before, manifest)
+        directory.goes_on()
         manifest = before
     if rounds > manifest["rounds"] or not directory.holds_run:
         manifest["rounds"] = rounds
@@ -228,6 +229,8 @@ def _play(
                 with uninterrupted():
                     recorder.row(session)
             stopped_by = callbacks.round_end(row)
+            if recorder is not None and stopped_by is None and not session.finished:
+                recorder.follow_requests(session)
         if session.finished or stopped_by is None:
             return None
         if recorder is not None and session.state.round:
@@ -235,21 +238,32 @@ def _play(
         return stopped_by
     except KeyboardInterrupt:
         where, total = _rescued(session, recorder), session.context.settings.rounds
-        stop = Stopped(f"stopped after {session.state.round} of {total} rounds{where}")
+        short = f"stopped after {session.state.round} of {total} rounds"
+        stop = Stopped(f"{short}{where}")
+        _note(recorder, "stopped", short)
         stop.result = _partial(session, recorder, manifest)
         raise stop from None
     except Diverged as problem:
         where = _rescued(session, recorder)
         told = Diverged(f"{problem}{where}", round=problem.round, client=problem.client)
         told.result = _partial(session, recorder, manifest)
+        _note(recorder, "diverged", str(problem))
         raise told from None
     except Exception as problem:
         if not isinstance(problem, StorageError):
             with suppress(StorageError):
                 total, where = session.context.settings.rounds, _rescued(session, recorder)
                 problem.add_note(f"fedkeel: after {session.state.round} of {total} rounds{where}")
+        _note(recorder, "failed", f"{type(problem).__name__}: {problem}")
         _attach(problem, _partial(session, recorder, manifest))
         raise
+
+
+def _note(recorder: Recorder | None, kind: str, message: str) -> None:
+    """Leave a word in the run's directory of what ended it; not where that is what does not work."""
+    if recorder is not None:
+        with suppress(StorageError):
+            recorder.directory.interrupted(kind, message)
 
 
 def _rescued(session: Session, recorder: Recorder | None) -> str:
