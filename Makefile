@@ -7,10 +7,10 @@ WORKERS ?= auto
 # A test process per core; a file is run by one of them, so that its fixtures are made once. Python's compiled
 # files are kept even where the environment says not to: without them each process spends seconds on importing.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 \
-	--dist loadfile --no-loadscope-reorder --ignore tests/browser
+	--dist loadfile --no-loadscope-reorder --ignore tests/browser --ignore tests/trackers
 AXE := 4.14.0
 
-.PHONY: help demo test check format lint types imports fast unit golden docs recipes examples browser wheel bench hooks clean
+.PHONY: help demo test check format lint types imports fast unit golden docs recipes examples browser trackers wheel bench hooks clean
 
 help:  ## what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 10
@@ -68,6 +68,11 @@ browser: $(STAMP)  ## the pages in a real browser, light and dark, read by axe-c
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,browser]"
 	npm install --silent --no-save --no-audit --no-fund --prefix .browser axe-core@$(AXE)
 	$(BIN)/python -m pytest tests/browser -rs
+
+trackers: $(STAMP)  ## TensorBoard, MLflow and Weights & Biases, 250 MB of packages, and what they are given
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+		-e ".[dev,tensorboard,mlflow,wandb]"
+	$(BIN)/python -m pytest tests/trackers -rs
 
 wheel: $(STAMP)  ## build the wheel and try it in a new environment
 	.ci/wheel $(BIN)/python

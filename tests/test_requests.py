@@ -125,7 +125,7 @@ def test_a_run_that_diverges_or_fails_says_so_in_its_directory(tmp_path: Path) -
         train(tmp_path / "a", work=fk.Work(epochs=9, batch_size=3, lr=1e300))
     told = json.loads((tmp_path / "a" / INTERRUPTION_FILE).read_text())
     assert told["kind"] == "diverged"
-    assert told["message"].startswith("round 0, client")
+    assert told["message"].startswith("round 0: the norm of the model is inf")
 
     def fail() -> None:
         raise ValueError("on purpose")

@@ -6,7 +6,7 @@ import hashlib
 import re
 import shlex
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,12 +20,21 @@ from fedkeel.report.measures import Measure, parse_measure
 from fedkeel.report.table_columns import COLUMNS, parse_columns
 from fedkeel.report.tables import Trial
 from fedkeel.running.run_directory import read_clients, read_rows
-from fedkeel.tomlfile import dump, inline
+from fedkeel.tomlfile import dump, flat, inline
 
 if TYPE_CHECKING:
     from fedkeel.running.round import Row
 
-SPEED_ONLY = ("rounds", "engine", "threads", "workers", "checkpoint_every", "keep_memories", "target")
+SPEED_ONLY = (
+    "rounds",
+    "engine",
+    "threads",
+    "workers",
+    "checkpoint_every",
+    "keep_memories",
+    "target",
+    "track",
+)
 
 
 class PlannedRun(NamedTuple):
@@ -175,8 +184,8 @@ class Comparison(NamedTuple):
 
 def changes(experiment: Experiment) -> list[str]:
     """Return the settings that make an experiment of the default one."""
-    default = _flat(Experiment().table())
-    given = _flat(experiment.table())
+    default = flat(Experiment().table())
+    given = flat(experiment.table())
     return [f"{key}={_shown(value)}" for key, value in given.items() if default.get(key) != value]
 
 
@@ -192,13 +201,6 @@ def _essence(experiment: Experiment) -> dict[str, Any]:
     """Return what the rows depend on; methods may be written in several ways."""
     table = {key: value for key, value in experiment.table().items() if key not in SPEED_ONLY}
     return {**table, "method": repr(experiment.algorithm())}
-
-
-def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in table.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return flat
 
 
 def _shown(value: Any) -> str:

@@ -27,6 +27,7 @@ from fedkeel.experiments.expression import (
     parse_split,
 )
 from fedkeel.experiments.sections import ALL, DataSettings, ModelSettings, check_text
+from fedkeel.experiments.tracking import parse_tracker, trackers_of
 from fedkeel.frozen import Count
 from fedkeel.options import Execution, RunOptions
 from fedkeel.tomlfile import dump
@@ -47,6 +48,7 @@ _EITHER = {"work.epochs": "work.steps", "work.steps": "work.epochs"}  # giving o
 _NONE_IS_ALL = ("work.batch_size", "data.clients")
 
 ProbeText = Annotated[str, BeforeValidator(lambda text: (parse_probe(text), text)[1])]
+TrackerText = Annotated[str, BeforeValidator(lambda text: (parse_tracker(text), text)[1])]
 
 
 def _read_work(given: object) -> object:
@@ -79,6 +81,9 @@ class Experiment(RunOptions, Execution):
     target: Annotated[float, Field(gt=0, le=1)] | None = Field(None, description="Accuracy to reach, as 0.9.")
     probes: list[ProbeText] | None = Field(
         None, description='Diagnostic, as divergence or "diversity(every=5)"; repeatable.'
+    )
+    track: list[TrackerText] | None = Field(
+        None, description="Also write to tensorboard, mlflow or wandb, as mlflow or mlflow=FILE; repeatable."
     )
     data: DataSettings = DataSettings()
     model: ModelSettings = ModelSettings()
@@ -259,7 +264,7 @@ class Experiment(RunOptions, Execution):
             self.execution(),
             run_dir,
             resume=resume,
-            callback=callback,
+            callback=[*([] if callback is None else [callback]), *trackers_of(self.track, run_dir)],
             experiment=self.table(),
             about={} if goes_on else self._initialise(task),
         )

@@ -22,7 +22,14 @@ from fedkeel.running.best import BestKeeper
 from fedkeel.running.callbacks import CallbackLike, CallbackList
 from fedkeel.running.ending import result_of, with_clients, write_end
 from fedkeel.running.interrupts import uninterrupted
-from fedkeel.running.manifest import describe, evaluated_as_before, manifest_of, same_experiment, same_start
+from fedkeel.running.manifest import (
+    describe,
+    evaluated_as_before,
+    manifest_of,
+    plain_settings,
+    same_experiment,
+    same_start,
+)
 from fedkeel.running.recorder import Recorder
 from fedkeel.running.result import Result
 from fedkeel.running.run_directory import RunDirectory, read_manifest
@@ -60,6 +67,7 @@ def train(
     device: str | torch.device = "cpu",
     probes: Sequence[Probe] = (),
     callback: CallbackLike | Sequence[CallbackLike] | None = None,
+    callbacks: CallbackLike | Sequence[CallbackLike] | None = None,
     progress: bool | None = None,
     experiment: Mapping[str, Any] | None = None,
 ) -> Result:
@@ -91,6 +99,7 @@ def train(
         probes: diagnostics beside the ones that are always on, as in `[fk.probes.Divergence(every=5)]`.
         callback: called with each round's row; it may return True to end the run. Or a `Callback`, as
             `EarlyStop(patience=5)`; or a list of them.
+        callbacks: the same, for those who write it so.
         progress: show how far it is. By default only on a terminal (on stderr) and in a notebook.
         experiment: what `experiment.toml` shall hold, where the run comes from a file.
     """
@@ -117,7 +126,11 @@ def train(
         checkpoint_every=checkpoint_every,
         keep_memories=keep_memories,
     )
-    listeners = CallbackList(callback)
+    if callback is not None and callbacks is not None:
+        raise ConfigError(
+            "callback and callbacks are the same: give one of them, a list where there are several"
+        )
+    listeners = CallbackList(callbacks if callback is None else callback)
     with shown_run(settings, progress) as display:
         listeners.given += display
         return run(settings, execution, run_dir, resume=resume, callback=listeners, experiment=experiment)
@@ -129,7 +142,7 @@ def run(
     run_dir: str | Path | None = None,
     *,
     resume: bool = False,
-    callback: CallbackList | CallbackLike | None = None,
+    callback: CallbackList | CallbackLike | Sequence[CallbackLike] | None = None,
     experiment: Mapping[str, Any] | None = None,
     about: Mapping[str, Any] | None = None,
 ) -> Result:
@@ -145,9 +158,10 @@ def run(
     before = _begun(run_dir, resume)
     if before is not None:
         execution, settings = execution.as_before(before), evaluated_as_before(settings, before)
-    with closing(open_session(settings, execution)) as session:
+    with callbacks.told_of_errors(), closing(open_session(settings, execution)) as session:
         session.best = _best_keeper(session, callbacks)
         if run_dir is None:
+            _tell_settings(callbacks, session, {}, experiment, None)
             stopped_by = _play(session, None, {}, callbacks)
             result = with_clients(result_of(session, {}, None, stopped_by), session)
         else:
@@ -156,6 +170,7 @@ def run(
                     directory, execution.checkpoint_every, keep_memories=execution.keep_memories
                 )
                 manifest = take_up(session, recorder, experiment, about)
+                _tell_settings(callbacks, session, manifest, experiment, run_dir)
                 stopped_by = _play(session, recorder, manifest, callbacks)
                 result = with_clients(result_of(session, manifest, directory.path, stopped_by), session)
                 write_end(directory, manifest, result)
@@ -166,6 +181,18 @@ def run(
             _attach(problem, result)
             raise
         return result
+
+
+def _tell_settings(
+    callbacks: CallbackList,
+    session: Session,
+    manifest: Mapping[str, Any],
+    experiment: Mapping[str, Any] | None,
+    run_dir: str | Path | None,
+) -> None:
+    if callbacks.ask_for_settings:
+        found = manifest or manifest_of(session.context)
+        callbacks.settings(plain_settings(found, experiment, run_dir))
 
 
 def _best_keeper(session: Session, callbacks: CallbackList) -> BestKeeper:

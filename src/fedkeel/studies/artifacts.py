@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from torch import Tensor
 from fedkeel.errors import StorageError
 from fedkeel.files import storage_errors, write_durably
 from fedkeel.studies import STUDY_FILE as FILE
+from fedkeel.tomlfile import flat
 
 _DIGEST_LENGTH = 65  # of the line that a part begins with, its end included
 
@@ -41,7 +42,7 @@ def open_directory(directory: Path, kind: str, settings: Mapping[str, Any]) -> N
             f"{directory} holds {_with_article(before['study'])}, not {_with_article(kind)}: "
             "choose another directory"
         )
-    stored, asked = dict(_flat(before["settings"])), dict(_flat(now["settings"]))
+    stored, asked = flat(before["settings"]), flat(now["settings"])
     for key in {**stored, **asked}:
         if stored.get(key) != asked.get(key):
             raise StorageError(
@@ -124,14 +125,6 @@ def _description(directory: Path) -> dict[str, Any] | None:
 
 def _digest(content: bytes) -> bytes:
     return hashlib.sha256(content).hexdigest().encode() + b"\n"
-
-
-def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _with_article(noun: str) -> str:
