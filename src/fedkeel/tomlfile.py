@@ -21,7 +21,11 @@ def inline(value: Any) -> str:
 
 
 def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested tables as one, with keys such as work.lr."""
+    """Return a table with its nested ones as dotted keys.
+
+    >>> flat({"work": {"lr": 0.1}})
+    {'work.lr': 0.1}
+    """
     found: dict[str, Any] = {}
     for key, value in table.items():
         found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}

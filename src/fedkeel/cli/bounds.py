@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedkeel.cli import options as opt
-from fedkeel.cli.bounds_page import BoundCurve, make_page, spark
+from fedkeel.cli.bounds_page import BoundCurve, bounds_document, spark
 from fedkeel.cli.paths import why_unreadable
 from fedkeel.errors import ConfigError, did_you_mean
 from fedkeel.progress import console, plain_table
@@ -268,9 +268,8 @@ def _write(
     entries: dict[str, CatalogueEntry],
     parameters: BoundParameters,
 ) -> None:
-    from fedkeel.files import storage_errors, write_durably  # noqa: PLC0415  heavy
+    from fedkeel.report.page.rendering import write_page  # noqa: PLC0415  heavy
 
     about = [f"{name}: {entry.what}" for name, entry in entries.items()]
     shown = ", ".join(f"{k} = {v:g}" for k, v in dataclasses.asdict(parameters).items() if k != over)
-    with storage_errors(path):
-        write_durably(path, make_page(curves, over, about, shown).encode())
+    write_page(bounds_document(curves, over, about, shown), path)

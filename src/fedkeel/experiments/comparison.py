@@ -18,8 +18,8 @@ from fedkeel.experiments.scoring import check_scoring
 from fedkeel.files import storage_errors, write_durably
 from fedkeel.report.measures import Measure, parse_measure
 from fedkeel.report.table_columns import COLUMNS, parse_columns
-from fedkeel.report.tables import Trial
-from fedkeel.running.run_directory import read_clients, read_rows
+from fedkeel.report.tables import UNFINISHED, Trial
+from fedkeel.running.run_directory import read_rows
 from fedkeel.tomlfile import dump, flat, inline
 
 if TYPE_CHECKING:
@@ -118,13 +118,6 @@ class Comparison(NamedTuple):
         """Return what one run trains; both were checked when the comparison was made."""
         return self.base.model_copy(update={"method": method, "seed": seed})
 
-    def clients(self, out: Path) -> dict[str, list[dict[str, Any]]]:
-        """Return each method's rows client by client, of all its runs; none where they were not evaluated."""
-        found: dict[str, list[dict[str, Any]]] = {}
-        for job in self.jobs(out):
-            found.setdefault(job.method, []).extend(read_clients(job.directory))
-        return found
-
     @property
     def score(self) -> Measure:
         """Return what a run is scored by."""
@@ -180,6 +173,16 @@ class Comparison(NamedTuple):
 
     def _settings(self) -> list[str]:
         return [f"--set {shlex.quote(setting)}" for setting in changes(self.base) if setting[:5] != "seed="]
+
+
+def kept_trials(comparison: Comparison, directory: Path) -> list[Trial]:
+    """Return the runs of a comparison as far as they are."""
+    trials = []
+    for job in comparison.jobs(directory):
+        rows = read_rows(job.directory)
+        missing = len(rows) < comparison.base.rounds
+        trials.append(Trial(job.method, job.seed, rows, UNFINISHED if missing else None))
+    return sorted(trials, key=lambda trial: comparison.methods.index(trial.method))
 
 
 def changes(experiment: Experiment) -> list[str]:
