@@ -7,9 +7,12 @@ cell of a notebook, and writing its charts as files without a browser takes Chro
 from __future__ import annotations
 
 import math
+from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import NamedTuple
+
+from fedkeel.columns import is_accuracy
 
 Points = Sequence[tuple[float, float]]
 
@@ -97,6 +100,18 @@ def line_picture(
     legend = list(_legend(list(kept)))
     columns = _legend_columns(list(kept))
     return _file(_WIDTH, _HEIGHT + 18 * math.ceil(len(kept) / columns) + 4, title, [*parts, *legend])
+
+
+def inline_lines(
+    column: str,
+    series: Mapping[str, Points],
+    bands: Mapping[str, Sequence[tuple[float, float, float]]] | None = None,
+) -> str:
+    """Return curves over the rounds as an image for a notebook's cell; its style sheet stays in the image."""
+    percent = is_accuracy(column)
+    drawn = line_picture(column, series, x="communication rounds", percent=percent, bands=bands)
+    label = f"{column} of {', '.join(series)} over the rounds"
+    return f'<img alt="{escape(label)}" src="data:image/svg+xml;base64,{b64encode(drawn.encode()).decode()}">'
 
 
 def disc_picture(counts: Sequence[Sequence[int]], names: Sequence[str], title: str) -> str:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import statistics
-from base64 import b64encode
 from collections.abc import Sequence
 from html import escape
 
-from fedkeel.columns import is_accuracy
-from fedkeel.picture import line_picture
+from fedkeel.picture import inline_lines
 from fedkeel.report.tables import Trial, by_method, curve, models_of
 
 
@@ -26,15 +24,7 @@ def inline_chart(trials: Sequence[Trial], metric: str = "accuracy") -> str:
             lines[name] = [(round, statistics.fmean(found)) for round, found in values.items()]
             if model == "x" and len(group) > 1:
                 bands[name] = [(round, min(found), max(found)) for round, found in values.items()]
-    if not lines:
-        return ""
-    drawn = line_picture(metric, lines, x="communication rounds", percent=is_accuracy(metric), bands=bands)
-    return inline_image(drawn, f"{metric} of {', '.join(lines)} over the rounds")
-
-
-def inline_image(svg: str, label: str) -> str:
-    """Return an SVG file as an image, so that its style sheet stays out of the notebook's page."""
-    return f'<img alt="{escape(label)}" src="data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}">'
+    return inline_lines(metric, lines, bands) if lines else ""
 
 
 def inline_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

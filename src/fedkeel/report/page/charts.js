@@ -13,8 +13,7 @@
       tickfont: { size: 11.5, color: theme.quiet }, automargin: true, fixedrange: false,
     };
     if (axis.percent) Object.assign(layout, { tickformat: ".0~%", hoverformat: ".2%" });
-    if (axis.log) Object.assign(layout, { exponentformat: "power", dtick: undefined, nticks: 6 });
-    if (axis.bytes) Object.assign(layout, { tickformat: "~s", ticksuffix: "B", hoverformat: ".3s" });
+    if (axis.bytes && !axis.log) Object.assign(layout, { tickformat: "~s", ticksuffix: "B", hoverformat: ".3s" });
     return layout;
   }
 
@@ -30,10 +29,15 @@
     };
   }
 
-  /* Draw what `make(theme)` returns ({ data, layout }) into a holder, now and whenever the colours change. */
+  function ticked({ data, layout, x = {}, y = {} }) {
+    const all = (key) => () => data.flatMap((trace) => trace[key] ?? []);
+    return { data, layout: { ...layout, xaxis: withTicks(layout.xaxis, all("x"), x), yaxis: withTicks(layout.yaxis, all("y"), y) } };
+  }
+
+  /* Draw what `make(theme)` returns ({ data, layout, x, y: the axes }) into a holder, now and whenever the colours change. */
   function plot(holder, make) {
     const draw = (theme = colours()) => {
-      const { data, layout } = make(theme);
+      const { data, layout } = ticked(make(theme));
       return Plotly.react(holder, data, layout, { displayModeBar: false, responsive: true, showTips: false });
     };
     drawn.add(draw);
@@ -41,12 +45,27 @@
     return draw;
   }
 
+  /* Round numbers on a logarithmic axis, written like all others. */
+  function logTicks(values, axis) {
+    const known = values.filter((value) => typeof value === "number" && value > 0);
+    if (!known.length) return {};
+    const low = known.reduce((a, b) => Math.min(a, b)), high = known.reduce((a, b) => Math.max(a, b));
+    const first = Math.floor(Math.log10(low)), last = Math.ceil(Math.log10(high));
+    const factors = last - first <= 2 ? [1, 2, 5] : [1];
+    const every = Math.max(1, Math.ceil((last - first) / 7));
+    const tickvals = [];
+    for (let power = first; power <= last; power += every) for (const factor of factors) tickvals.push(Number(`${factor}e${power}`));
+    return { tickvals, ticktext: tickvals.map((value) => (axis.bytes ? fedkeelPage.bytes(value) : axis.percent ? `${number(100 * value)}%` : number(value))) };
+  }
+
+  const withTicks = (layout, values, axis) => (layout.type === "log" ? { ...layout, ...logTicks(values(), axis) } : layout);
+
   const redraw = (theme) => { for (const draw of drawn) draw(theme ? colours(theme) : undefined); };
   const forget = () => drawn.clear();
 
   /* Save a figure for a paper: light, with its legend, whatever the page looks like. */
   function saveFigure(make, title, format) {
-    const { data, layout } = make(colours("light"));
+    const { data, layout } = ticked(make(colours("light")));
     const figure = {
       data,
       layout: { ...layout, paper_bgcolor: "#ffffff", showlegend: data.length > 1, legend: { orientation: "h", y: -0.2 }, margin: { ...layout.margin, b: 60 } },
@@ -62,7 +81,7 @@
     const numbers = el("details", { class: "numbers", on: { toggle: () => numbers.open && fill() } },
       el("summary", {}, "The numbers as a table"), body);
     const fill = () => body.replaceChildren(fedkeelPage.htmlTable(asTable(rows()), `${name}: numbers`));
-    const noted = el("p", { class: "note" }, note || "");
+    const noted = el("p", { class: "note" }, ...fedkeelPage.rich(note || ""));
     const card = el("div", { class: "card" }, caption(name, {
       SVG: () => saveFigure(make, name, "svg"),
       PNG: () => saveFigure(make, name, "png"),
@@ -75,7 +94,7 @@
       if (draw === null) fedkeelPage.later(() => { draw = plot(holder, make); fedkeelPage.drew(holder); });
       else draw();
       if (numbers.open) fill();
-      if (noteOf) { noted.textContent = noteOf(); noted.hidden = !noted.textContent; }
+      if (noteOf) { noted.replaceChildren(...fedkeelPage.rich(noteOf())); noted.hidden = !noted.textContent; }
     }
     return { element: card, refresh, holder };
   }
@@ -126,6 +145,7 @@
       layout: layoutOf(theme, { ...block.x, categories: isText() }, block.y, block.series.length > 1
         ? { showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, font: { size: 11.5 } }, bargap: 0.15 }
         : { bargap: 0.15 }),
+      y: block.y,
     });
     const rows = () => {
       const bands = block.series.some((series) => series.low);

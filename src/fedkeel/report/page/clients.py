@@ -78,7 +78,7 @@ def _labels(runs: Sequence[ReportedRun]) -> Iterator[LabelGrid]:
 
 
 def _visits(runs: Sequence[ReportedRun]) -> Iterator[Chart]:
-    """Yield in how many rounds each client of the first run took part; of many, how many took part how often."""
+    """Yield in how many rounds each client of the first run took part; of many, how many did how often."""
     run = next((run for run in runs if any(row.get("cohort") for row in run.trial.rows)), None)
     if run is None:
         return

@@ -31,8 +31,8 @@ def costs_section(runs: Sequence[ReportedRun], subject: str) -> Section:
             "sent in all",
         ),
         rows=rows,
-        note="Means over rounds and seeds; bytes are those of all clients of a round, counted from the tensors "
-        "that cross the wire. Seconds depend on the machine.",
+        note="Means over rounds and seeds; bytes are those of all clients of a round, counted from the "
+        "tensors that cross the wire. Seconds depend on the machine.",
     )
     blocks = (table, _chart(groups)) if len(groups) > 1 else (table,)
     return Section(

@@ -132,22 +132,32 @@
   function methodChips(getSeries, valueOf) {
     const list = el("ul", { class: "chips", "aria-label": "Methods: shown or hidden" });
     let values = [];
+    let built = "";
     function rebuild() {
       const series = getSeries();
       const names = [...new Set(series.map((one) => one.method))];
+      const key = JSON.stringify(series.map((one) => one.label));
+      if (key === built) {  // the buttons stay, and with them the keyboard's focus
+        series.forEach((one, index) => { values[index][0] = one; values[index][2]().setAttribute("aria-pressed", String(!hidden.methods.has(one.method))); });
+        if (list.querySelector(".more")) list.querySelector(".more").textContent = names.every((name) => hidden.methods.has(name)) ? "Show all" : "Hide all";
+        update(null);
+        return;
+      }
+      built = key;
       values = [];
       const items = chips(series, (one) => !hidden.methods.has(one.method), (one) => flip(hidden.methods)(one.method), (one) => {
         const value = el("b", {});
-        values.push([one, value]);
+        values.push([one, value, () => value.closest("button") ?? list.children[series.indexOf(one)].firstChild]);
         return [swatch(one), el("span", {}, one.label), ...(valueOf ? [value] : [])];
       });
       if (names.length > 2) {
-        const none = names.every((name) => hidden.methods.has(name));
+        const none = () => names.every((name) => hidden.methods.has(name));
         items.push(el("li", {}, el("button", { type: "button", class: "more", on: { click: () => {
+          const show = none();
           hidden.methods.clear();
-          if (!none) names.forEach((name) => hidden.methods.add(name));
+          if (!show) names.forEach((name) => hidden.methods.add(name));
           changed();
-        } } }, none ? "All" : "None")));
+        } } }, none() ? "Show all" : "Hide all")));
       }
       list.replaceChildren(...items);
       update(null);
@@ -158,9 +168,15 @@
 
   function seedChips() {
     const list = el("ul", { class: "chips", "aria-label": "Seeds: shown or hidden" });
+    let built = "";
     const rebuild = () => {
       const seeds = [...new Set(fedkeelPage.document.runs.map((run) => run.seed))].sort((a, b) => a - b);
       list.hidden = seeds.length < 2;
+      if (String(seeds) === built) {
+        seeds.forEach((seed, index) => list.children[index].firstChild.setAttribute("aria-pressed", String(!hidden.seeds.has(seed))));
+        return;
+      }
+      built = String(seeds);
       list.replaceChildren(...chips(seeds, (seed) => !hidden.seeds.has(seed), flip(hidden.seeds), (seed) => [`seed ${seed}`]));
     };
     return { list, rebuild };
@@ -213,7 +229,7 @@
       checkbox("band", controls.band, set("band")));
 
     const make = (theme) => {
-      const x = { label: AXIS_LABELS[controls.axis], log: controls.logX, bytes: controls.axis === "bytes" && !controls.logX };
+      const x = { label: AXIS_LABELS[controls.axis], log: controls.logX, bytes: controls.axis === "bytes" };
       const y = { label: label().label, log: controls.logY, percent: label().percent };
       const layout = layoutOf(theme, x, y, { hoverdistance: 60 });
       if (block.target !== undefined && controls.metric === block.metrics[0]) {
@@ -222,7 +238,7 @@
         layout.annotations = [{ xref: "paper", x: 0, y: y0, xanchor: "left", yanchor: "bottom", showarrow: false, text: `target ${number(block.target, label().percent)}`, font: { size: 11, color: theme.quiet } }];
       }
       if (controls.axis === "rounds") layout.xaxis.hoverformat = ",d";
-      return { data: shown().flatMap((one) => tracesOf(one, controls, theme)), layout };
+      return { data: shown().flatMap((one) => tracesOf(one, controls, theme)), layout, x, y };
     };
     const rows = (whole) => {
       const head = [fedkeelPage.document.subject, "seed", "round", "bytes", "gradients", "seconds", label().label];
@@ -259,7 +275,8 @@
       return rounds.map((round, index) => [one.method, run.seed, round, values[index]]).filter((_, index) => index % every === 0 || index === rounds.length - 1);
     }))];
     const describe = () => `${label.label} by round. ` + shown().map((one) => `${one.label} ends at ${number(valueAt(one, controls, null), label.percent)}`).join("; ");
-    const card = chartCard({ title: label.label, size: "small", make, rows, describe, note: label.about });
+    const title = column.startsWith("layers/") ? label.label : label.label[0].toUpperCase() + label.label.slice(1);
+    const card = chartCard({ title, size: "small", make, rows, describe, note: label.about });
     card.refresh();
     listeners.add(card.refresh);
     return card;

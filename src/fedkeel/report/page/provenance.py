@@ -79,18 +79,34 @@ def _facts(manifests: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
 
     for name, text in (
         ("versions", "; ".join(dict.fromkeys(_listed(one.get("versions", {})) for one in manifests))),
-        ("data", "; ".join(dict.fromkeys(_listed(one.get("data", {})) for one in manifests))),
+        ("data", "; ".join(dict.fromkeys(_listed(_data(one)) for one in manifests))),
         ("local work", each("identity", "work")),
         ("cohort", each("identity", "cohort")),
         ("sampling", each("identity", "sampling")),
         ("weighting", each("identity", "weighting")),
         ("reducer", each("identity", "reducer")),
         ("probes", each("identity", "probes")),
-        ("engine", each("engine_choice")),
+        ("engine", "; ".join(dict.fromkeys(_engine(one) for one in manifests))),
         ("device", each("identity", "device")),
     ):
         if text:
             yield name, text
+
+
+def _data(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a manifest says of the data; the split's seed is the run's."""
+    return {key.replace("_", " "): value for key, value in manifest.get("data", {}).items() if key != "seed"}
+
+
+def _engine(manifest: Mapping[str, Any]) -> str:
+    reason = manifest.get("engine_choice", {}).get("reason", "").partition(":")[0]
+    threads = manifest.get("threads")
+    parts = [
+        str(manifest.get("engine", "")),
+        f"{threads} thread{'s' * (threads != 1)}" if threads else "",
+        reason or "",
+    ]
+    return ", ".join(filter(None, parts))
 
 
 def _listed(table: Mapping[str, Any]) -> str:

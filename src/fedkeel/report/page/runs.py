@@ -20,22 +20,39 @@ _FEWEST = 50  # points of a column that is thinned out
 _LEFT_OUT = ("round", "stage", "seconds", "bytes_down", "bytes_up", "gradients", "switching/round")
 _ABOUT = {
     "train_loss": "Mean loss of the minibatches that the cohort trained on.",
-    "norm": "Norm of the model's weights.",
     "divergence": "Mean squared distance of the clients' models from the global one, Δ, over all clients.",
     "divergence/cohort": "Mean squared distance of the cohort's models from the global one.",
     "diversity": "Σ‖D_i‖² / ‖ΣD_i‖² of the clients' moves: 1/n where they agree, larger where they cancel.",
     "drift": "Mean squared distance from the global model over clients and local steps, ξ.",
     "local_updates": "Σ_k ‖y_k − x‖², mean over clients.",
     "global_update": "‖x_{t+1} − x_t‖²: how far a round moved the model.",
-    "cosine/previous": "Cosine of a client's move with its last one.",
-    "cosine/earlier": "Cosine of a client's move with all its earlier ones.",
-    "losses/gap": "Test loss minus training loss.",
     "losses/participation_gap": "Loss of clients that never take part minus that of those that do.",
     "excess/generalisation": "E_G: test loss minus training loss.",
     "excess/optimisation": "E_O: training loss minus the best known.",
-    "clients/worst": "Mean of the worst tenth of clients.",
 }
-_LOGARITHMIC = ("divergence", "drift", "local_updates", "global_update", "excess/optimisation")
+_LABELS = {
+    "train_loss": "loss while training",
+    "losses/train": "training loss",
+    "losses/test": "test loss",
+    "losses/gap": "test loss − training loss",
+    "losses/participating": "loss of participating clients",
+    "losses/held_out": "loss of held-out clients",
+    "losses/participation_gap": "participation gap",
+    "excess/generalisation": "generalisation error, E_G",
+    "excess/optimisation": "optimisation error, E_O",
+    "cosine/previous": "cosine with the client's last move",
+    "cosine/earlier": "cosine with all earlier moves",
+    "clients/accuracy": "accuracy, mean over clients",
+    "clients/worst": "accuracy, worst tenth of clients",
+    "global_update": "global update",
+    "local_updates": "local updates",
+    "divergence": "divergence of clients",
+    "diversity": "diversity of moves",
+    "drift": "drift within a round",
+    "norm": "norm of the model",
+    "lr": "local learning rate",
+}
+_LOGARITHMIC = ("divergence", "drift", "local_updates", "global_update")
 
 
 class ReportedRun(NamedTuple):
@@ -82,7 +99,7 @@ def page_runs(runs: Sequence[ReportedRun], most: int = MOST_NUMBERS) -> PageRuns
 
 def column_label(name: str) -> ColumnLabel:
     """Return how a column is written."""
-    shown = name.removeprefix("layers/") if name.startswith("layers/") else name.replace("_", " ")
+    shown = _LABELS.get(name) or (name[7:] if name.startswith("layers/") else name.replace("_", " "))
     if name.startswith(VALIDATION):
         shown = f"validation {shown.removeprefix('validation ')}"
     percent = is_accuracy(name) or name in ("clients/accuracy", "clients/worst")

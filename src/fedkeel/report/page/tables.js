@@ -25,7 +25,7 @@
   /* An HTML table of texts; the first cell of a line is its heading. */
   function htmlTable(table, label) {
     const kind = (index) => [table.left.includes(index) ? "l" : "", table.wide.includes(index) ? "w" : ""].join(" ").trim() || null;
-    const head = table.headings.map((text, index) => el("th", { scope: "col", class: kind(index) }, text));
+    const head = table.headings.map((text, index) => el("th", { scope: "col", class: kind(index) }, el("span", {}, text)));
     const lines = table.rows.map((cells, line) => {
       const tone = table.tones ? table.tones[line] : "";
       const made = cells.map((text, index) => index === 0
@@ -48,7 +48,7 @@
     }), holder);
     function refresh(next) {
       shown = next;
-      holder.replaceChildren(htmlTable(next, next.title), ...(next.note ? [el("p", { class: "note" }, next.note)] : []));
+      holder.replaceChildren(htmlTable(next, next.title), ...(next.note ? [el("p", { class: "note" }, ...rich(next.note))] : []));
     }
     refresh(table);
     return { element: view, refresh };
@@ -86,10 +86,13 @@
     setTimeout(() => { button.textContent = "Copy"; }, 1500);
   }
 
+  /* A text with `code` in it. */
+  const rich = (text) => text.split("`").map((part, index) => (index % 2 ? el("code", {}, part) : part));
+
   const textView = refreshing((block) => {
-    const parts = block.paragraphs.map((text) => el(block.listed ? "li" : "p", { class: block.listed ? null : block.tone || null }, text));
+    const parts = block.paragraphs.map((text) => el(block.listed ? "li" : "p", { class: block.listed ? null : block.tone || null }, ...rich(text)));
     return el("div", { class: "card" }, block.listed ? el("ul", { class: "text" }, ...parts) : el("div", {}, ...parts));
   });
 
-  Object.assign(fedkeelPage, { toCsv, toMarkdown, toLatex, htmlTable, tableView, factsView, codeView, textView });
+  Object.assign(fedkeelPage, { toCsv, toMarkdown, toLatex, htmlTable, rich, tableView, factsView, codeView, textView });
 })();
