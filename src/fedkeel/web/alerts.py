@@ -71,7 +71,5 @@ def _left_out(given: Any, number: int) -> list[str]:
         reasons = list(dict.fromkeys(str(one.get("reason", "no reason given")) for one in clients))
         more = f" and {len(reasons) - 1} other reasons" if len(reasons) > 1 else ""
         return [f"{len(clients)} clients in round {number}: left out ({reasons[0][:200]}{more})"]
-    return [
-        f"client {one['client']} in round {number}: left out ({str(one.get('reason', 'no reason given'))[:200]})"
-        for one in clients
-    ]
+    told = [(one["client"], str(one.get("reason", "no reason given"))[:200]) for one in clients]
+    return [f"client {client} in round {number}: left out ({reason})" for client, reason in told]

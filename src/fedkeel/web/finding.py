@@ -1,4 +1,4 @@
-"""Which runs lie below a directory: links are not followed, and the search gives up where there is too much."""
+"""Which runs lie below a directory: links are not followed, and a search has its limits."""
 
 from __future__ import annotations
 

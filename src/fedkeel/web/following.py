@@ -205,9 +205,7 @@ class FollowedRun:
         return kind if kind in ("diverged", "stopped", "failed") else "unfinished"
 
     def _is_late(self) -> bool:
-        return self.pace is not None and time.time() - self.last_sign > max(
-            _LEAST_STALL, _SLOWER * self.pace
-        )
+        return self.pace is not None and time.time() - self.last_sign > max(_LEAST_STALL, _SLOWER * self.pace)
 
     def _tell(self, before: RunStanding) -> None:
         """Say how it stands now, where somebody should know."""
@@ -221,7 +219,9 @@ class FollowedRun:
             self.alert(self.damage, "bad")
         elif self.state == "stalled":
             usual = self.pace or 0.0
-            self.alert(f"stalled {after}: no round for a minute or more; one took {usual:.2g} s before", "bad")
+            self.alert(
+                f"stalled {after}: no round for a minute or more; one took {usual:.2g} s before", "bad"
+            )
         elif self._seen_before and self.state == "stopped":
             self.alert(message or f"stopped {after}")
         elif self._seen_before and self.state == "paused":

@@ -1,4 +1,4 @@
-"""Files that grow: only what was appended is read, and nothing that is no plain file, nor too much at a time."""
+"""Files that grow: only what was appended is read, of plain files alone, and not too much at a time."""
 
 from __future__ import annotations
 

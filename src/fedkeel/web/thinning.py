@@ -1,16 +1,19 @@
 """Curves that keep few points however long they become.
 
-Rounds are put into buckets of equal width, each of which keeps its first point, its lowest and its highest; when
-there are too many, neighbours are merged and buckets are twice as wide. So a peak of a single round stays
-visible, a new point costs the same after ten thousand rounds as after ten, and as widths are powers of two the
-first points of runs of one length lie at the same rounds, where means over seeds are taken. Downsampling that
-picks points by their shape (LTTB) would have to see the whole curve again with every round.
+Rounds are put into buckets of equal width, each of which keeps its first point, its lowest and its highest.
+When there are too many, neighbours are merged and buckets are twice as wide. So a peak of a single round
+stays visible, and a new point costs the same after ten thousand rounds as after ten. Widths are powers of 2:
+the first points of runs of one length lie at the same rounds, where means over seeds are taken. Downsampling
+that picks points by their shape (LTTB) would have to see the whole curve again with every round.
 """
 
 from __future__ import annotations
 
 import math
+from itertools import count
 from typing import NamedTuple
+
+_stamps = count()
 
 
 class Point(NamedTuple):
@@ -41,6 +44,7 @@ class ThinnedCurve:
         self.most, self.width = most, 1
         self.buckets: list[Bucket] = []
         self.last: Point | None = None
+        self.stamp = next(_stamps)  # another one after every change, and of its own
 
     def add(self, round: int, value: float) -> None:
         """Add a point behind all others; what is no number is left out."""
@@ -53,11 +57,11 @@ class ThinnedCurve:
         else:
             self.buckets.append(one)
             self._merge()
-        self.last = point
+        self.last, self.stamp = point, next(_stamps)
 
     def limit(self, most: int) -> None:
         """Keep fewer buckets from now on; more are not made again."""
-        self.most = min(self.most, most)
+        self.most, self.stamp = min(self.most, most), next(_stamps)
         self._merge()
 
     def points(self) -> list[Point]:

@@ -1,4 +1,4 @@
-"""All runs below a directory, looked at again and again: in groups, with alerts, bounded in time and memory."""
+"""All runs below a directory, looked at again and again: in groups, with alerts, in bounded time."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ class RunGroup:
     def name_of(self, run: FollowedRun) -> str:
         """Return what curves and lists name a run by: its method, in a sweep the value."""
         if self.found is not None and self.found.kind != "comparison":
-            return run.place.removeprefix(self.place).strip("/").split("/")[0]
+            inner = run.path.relative_to(self.found.path).parts
+            return inner[0].encode(errors="replace").decode() if inner else run.method
         if self.found is None and len(self.runs) > 1:
             return f"{run.method} [{run.place}]"
         return run.method
@@ -70,6 +71,7 @@ class Watch:
         self.groups: dict[str, RunGroup] = {}
         self.cut = False
         self.version = 0  # grows with every change
+        self.is_behind = False  # whether there is more to read at once
         self.alerts: deque[RunAlert] = deque(maxlen=MOST_ALERTS)
         self._asked: dict[str, str] = {}
         self._searched = -_SEARCH_SECONDS
@@ -77,7 +79,7 @@ class Watch:
     def look(self) -> None:
         """See what is new."""
         now = time.monotonic()
-        changed = False
+        changed = self.is_behind = False
         if now - self._searched >= _SEARCH_SECONDS:
             changed, self._searched = self._search(), now
         until = time.monotonic() + _LOOK_SECONDS
@@ -87,17 +89,13 @@ class Watch:
                 self._take_alerts(run)
             self._acknowledge(run)
             if time.monotonic() > until:
-                changed = True
+                self.is_behind = True
                 break
-        if changed:
+        self.is_behind |= any(run.is_behind for run in self.runs.values())
+        if changed or self.is_behind:
             for group in self.groups.values():
                 group.thin_out()
             self.version += 1
-
-    @property
-    def is_behind(self) -> bool:
-        """Tell whether there is more to read at once."""
-        return any(run.is_behind for run in self.runs.values())
 
     def group(self, id: str | None) -> RunGroup | None:
         """Return a group, or that in which something happened last; None where there is none."""
