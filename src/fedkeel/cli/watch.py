@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -50,7 +51,8 @@ def watch(
         print(f"Watching {directory}: {guard.address}\nCtrl-C ends it; runs go on.", flush=True)
         if open_browser:
             typer.launch(guard.address)
-        serve(Watch(directory, control=control), listening, guard)
+        with suppress(KeyboardInterrupt):
+            serve(Watch(directory, control=control), listening, guard)
 
 
 def _listen(port: int) -> socket.socket:
@@ -59,6 +61,7 @@ def _listen(port: int) -> socket.socket:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind(("127.0.0.1", port))
+        made.listen()
     except OSError as problem:
         made.close()
         raise ConfigError(

@@ -52,6 +52,7 @@ class FollowedRun:
         self._seen_before = False
         self._begin_rows()
         self._begin_timings()
+        self._read_descriptions()
 
     def _begin_rows(self) -> None:
         self.done, self.damage = 0, ""

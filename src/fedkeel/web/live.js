@@ -103,7 +103,7 @@ window.addEventListener("DOMContentLoaded", () => {
 
   /* A line of the list; its parts stay, so that the keyboard's focus does. */
   function runLine() {
-    const name = el("span", { class: "name" }), place = el("span", {});
+    const name = el("b", {}), place = el("span", {});
     const bar = el("progress", { max: "1", value: "0" });
     const far = el("div", { class: "how" }), how = el("div", { class: "how" }), state = el("span", { class: "state" });
     const asks = el("div", { class: "asks" });

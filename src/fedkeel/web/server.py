@@ -146,12 +146,22 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         """Hear of Ctrl-C."""
-        self._page.ending.set()
+        self.end()
         super().handle_exit(sig, frame)
+
+    def end(self) -> None:
+        """End, as Ctrl-C does."""
+        self._page.ending.set()
+        self.should_exit = True
 
 
 def serve(watch: Watch, listening: socket.socket, guard: Guard) -> None:
     """Serve the live page on a socket until Ctrl-C."""
+    make_server(watch, guard).run(sockets=[listening])
+
+
+def make_server(watch: Watch, guard: Guard) -> Server:
+    """Return the server of the live page; `run(sockets=[…])` serves it."""
     page = LivePage(watch, guard)
     config = uvicorn.Config(
         page,
@@ -166,7 +176,7 @@ def serve(watch: Watch, listening: socket.socket, guard: Guard) -> None:
         limit_concurrency=4 * _MOST_PAGES,
         timeout_graceful_shutdown=1,
     )
-    Server(config, page).run(sockets=[listening])
+    return Server(config, page)
 
 
 def _group(query: bytes) -> str | None:

@@ -27,7 +27,7 @@ class Subscription:
         self._shown: RunGroup | None = None
         self._version = -1
         self._sent: dict[tuple[str, str, str], tuple[int, list[Point]]] = {}  # by run, kind and column
-        self._runs: list[str] = []
+        self._runs: list[tuple[str, str, int]] = []
         self._head = ""
 
     def event(self) -> tuple[str, str] | None:
@@ -39,7 +39,7 @@ class Subscription:
         if group is None:
             return self._first("document", empty_page(self._watch).to_json())
         runs = group.runs[:MOST_DRAWN]
-        if group is not self._shown or [run.id for run in runs] != self._runs:
+        if group is not self._shown or self._named(group, runs) != self._runs:
             return self._begin(group, runs)
         return self._changes(group, runs)
 
@@ -49,6 +49,11 @@ class Subscription:
             return self._watch.groups[self._shown.id]
         return self._watch.group(self._asked)
 
+    @staticmethod
+    def _named(group: RunGroup, runs: list[FollowedRun]) -> list[tuple[str, str, int]]:
+        """Return the runs as a page knows them; it is sent the whole document where they are others."""
+        return [(run.id, group.name_of(run), run.seed) for run in runs]
+
     def _first(self, name: str, data: str) -> tuple[str, str] | None:
         if data == self._head:
             return None
@@ -56,7 +61,7 @@ class Subscription:
         return name, data
 
     def _begin(self, group: RunGroup, runs: list[FollowedRun]) -> tuple[str, str]:
-        self._shown, self._runs, self._sent = group, [run.id for run in runs], {}
+        self._shown, self._runs, self._sent = group, self._named(group, runs), {}
         for run in runs:
             for kind, curves in _kinds(run):
                 for name, curve in curves.items():
