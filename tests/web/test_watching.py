@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from watched import WrittenRun, row_of
@@ -243,16 +244,20 @@ def test_many_long_runs_stay_small(watch: Watch, tmp_path: Path) -> None:
     assert len(page.to_json()) < 1_000_000
 
 
-def applied(document: dict[str, object], changes: dict[str, object]) -> None:
+def applied(document: dict[str, Any], changes: dict[str, Any]) -> None:
     """Do what the page does with changes."""
-    by_id = {run["id"]: run for run in document["runs"]}  # type: ignore[attr-defined]
-    for change in changes["runs"]:  # type: ignore[attr-defined]
+    by_id = {run["id"]: run for run in document["runs"]}
+    for change in changes["runs"]:
         run = by_id[change["id"]]
         for kind in ("columns", "axes"):
             for name, part in change[kind].items():
                 old = run[kind].setdefault(name, {"rounds": [], "values": []})
                 for key in ("rounds", "values"):
                     old[key] = old[key][: part["keep"]] + part[key]
+
+
+def points_of(columns: dict[str, Any]) -> dict[str, Any]:
+    return {name: (part["rounds"], part["values"]) for name, part in columns.items()}
 
 
 def test_a_page_that_hears_changes_has_what_a_new_page_has(watch: Watch, tmp_path: Path) -> None:
@@ -271,9 +276,7 @@ def test_a_page_that_hears_changes_has_what_a_new_page_has(watch: Watch, tmp_pat
     _, data = Subscription(watch, None).event() or ("", "")
     new = json.loads(data)["runs"][0]
     for kind in ("columns", "axes"):
-        assert document["runs"][0][kind] == {
-            name: {"rounds": part["rounds"], "values": part["values"]} for name, part in new[kind].items()
-        }
+        assert points_of(document["runs"][0][kind]) == points_of(new[kind])
     assert page.event() is None
 
 
