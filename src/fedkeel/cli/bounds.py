@@ -12,7 +12,7 @@ import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli.bounds_page import BoundCurve, bounds_document, spark
-from fedkeel.cli.paths import why_unreadable
+from fedkeel.cli.paths import refuse_directory, why_unreadable
 from fedkeel.errors import ConfigError, did_you_mean
 from fedkeel.progress import console, plain_table
 
@@ -84,8 +84,7 @@ def bounds(
     ]
     curves = _without_twins(curves)
     _refuse_void(curves, over)
-    if page is not None and page.is_dir():
-        raise ConfigError(f"--page {page}: a directory: name a file in it, as {page / 'bounds.html'}")
+    refuse_directory(page)
     if page is not None:
         _write(page, curves, over, entries, parameters)
     if as_json:

@@ -81,14 +81,15 @@ def bounds_document(
         wide=True,
     )
     violated = [f"{curve.label}: {text}" for curve in curves for text in curve.violations(over)]
-    blocks: list[Block] = [chart, _table(curves, over)]
+    told = Text(id="about", paragraphs=tuple(about), listed=True)
+    blocks: list[Block] = [chart, told, _table(curves, over)]
     if violated:
         blocks.append(Text(id="violated", paragraphs=tuple(violated), listed=True))
     return Document(
         title=f"Bounds against {over}",
         kind="bounds",
         sections=(
-            Section(id="bounds", title="Bounds", about=" ".join(about), blocks=tuple(blocks)),
+            Section(id="bounds", title="Bounds", blocks=tuple(blocks)),
             Section(
                 id="constants",
                 title="Constants",
@@ -105,7 +106,7 @@ def _series(curve: BoundCurve, colour: int) -> Series:
         y=tuple(row.bound.value if math.isfinite(row.bound.value) else None for row in curve.rows),
         hollow=tuple(not row.bound.holds for row in curve.rows),
         colour=colour,
-        dash=None if curve.form == "repaired" else 1,
+        dash=(2 * (colour // 10) + (curve.form != "repaired")) % 5,  # ten colours, then other dashes
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from fedkeel.cli.paths import refuse_directory
 from fedkeel.errors import ConfigError, StorageError
 from fedkeel.progress import console
 
@@ -61,8 +62,7 @@ def report(
     from fedkeel.experiments.pages import document_of  # noqa: PLC0415  heavy
     from fedkeel.report.page.rendering import write_page  # noqa: PLC0415
 
-    if out is not None and out.is_dir():
-        raise ConfigError(f"--out {out}: a directory: name a file in it, as {out / 'report.html'}")
+    refuse_directory(out, "--out")
     alone = directories[0] / "page.html" if len(directories) == 1 else Path("report.html")
     page = write_page(document_of(directories), out or alone)
     console().print(f"Page: {page}", markup=False, soft_wrap=True)

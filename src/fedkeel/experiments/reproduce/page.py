@@ -110,13 +110,17 @@ def _verdict(claims: list[JudgedClaim]) -> Verdict | None:
     """Return how many of the paper's claims the runs bear out."""
     if not claims:
         return None
-    counts = {finding: sum(one.finding == finding for one in claims) for finding in (*_TONES, "not run")}
+    counts = {finding: sum(one.finding == finding for one in claims) for finding in _TONES}
     many = f"{len(claims)} claim{'s' * (len(claims) != 1)}"
-    parts = [f"{count} {finding}" for finding, count in counts.items() if count]
-    other = len(claims) - sum(counts.values())
-    parts += [f"{other} cannot be judged"] if other else []
+    words = {
+        "hold": counts["holds"],
+        "fail": counts["does not hold"],
+        "cannot be told by these seeds": counts["not resolved"],
+        "were not run": len(claims) - sum(counts.values()),
+    }
+    parts = [f"{count} {word}" for word, count in words.items() if count]
     tone: Tone = "good" if counts["holds"] == len(claims) else "bad" if counts["does not hold"] else "unclear"
-    return Verdict(text=f"Of {many} of the paper, in these runs: {', '.join(parts)}.", tone=tone)
+    return Verdict(text=f"Of {many} of the paper, in these runs {', '.join(parts)}.", tone=tone)
 
 
 def _claims(claims: list[JudgedClaim]) -> Table:
@@ -147,7 +151,7 @@ def _tables(outcome: Outcome) -> Iterator[Table]:
     for number, (title, headings, rows) in enumerate(shown_tables(outcome), start=1):
         yield Table(
             id=f"paper-{number}",
-            title=title or f"Table {number}",
+            title=title or headings[0] or f"Table {number}",
             headings=tuple(headings),
             rows=tuple(tuple(row) for row in rows),
         )

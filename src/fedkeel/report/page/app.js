@@ -56,6 +56,8 @@
       tiles.length ? el("dl", { class: "tiles" }, ...tiles) : null);
   }
 
+  const isNarrow = (block) => block !== undefined && block.type === "chart" && !block.wide;
+
   function build(made) {
     shape = shapeOf(made);
     views = new Map();
@@ -64,10 +66,14 @@
     page.resetCurves();
     window.document.title = made.title;
     const sections = made.sections.map((section) => {
-      const blocks = section.blocks.map((block) => {
+      const blocks = [];
+      section.blocks.forEach((block, index) => {
         const view = VIEWS[block.type](block);
         views.set(`${section.id}/${block.id}`, view);
-        return view.element;
+        const before = index > 0 && isNarrow(section.blocks[index - 1]);
+        if (isNarrow(block) && before) blocks.at(-1).append(view.element);  // small charts stand side by side
+        else if (isNarrow(block) && isNarrow(section.blocks[index + 1])) blocks.push(el("div", { class: "row" }, view.element));
+        else blocks.push(view.element);
       });
       return el("section", { id: section.id, "aria-labelledby": `${section.id}-title` },
         el("h2", { id: `${section.id}-title` }, section.title),
@@ -76,6 +82,7 @@
     window.document.getElementById("content").replaceChildren(head(made), ...sections);
     window.document.getElementById("contents").replaceChildren(...made.sections.map((section) => el("a", { href: `#${section.id}` }, section.title)));
     window.document.getElementById("all-csv").hidden = !made.runs.length;
+    page.later(() => {});  // after the last chart the page says that it is drawn
   }
 
   function refresh(made) {

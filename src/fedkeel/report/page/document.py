@@ -20,7 +20,7 @@ class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="null")
 
 
-class Column(Part):
+class RunColumn(Part):
     """A column of a run: the rounds (from 1 on) with a value, as `first` and `step` or listed, and values."""
 
     first: int = 1
@@ -43,8 +43,8 @@ class RunCurves(Part):
     directory: str | None = None
     done: int = 0
     planned: int | None = None
-    columns: dict[str, Column] = {}
-    axes: dict[str, Column] = {}
+    columns: dict[str, RunColumn] = {}
+    axes: dict[str, RunColumn] = {}
 
 
 class ColumnLabel(Part):
