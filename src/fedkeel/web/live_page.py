@@ -13,12 +13,12 @@ from fedkeel.report.page.comparison import metrics_of
 from fedkeel.report.page.diagnostics import drift_section, generalisation_section
 from fedkeel.report.page.document import (
     Block,
-    Column,
     Curves,
     Document,
     GroupChoice,
     GroupList,
     LiveRun,
+    RunColumn,
     RunCurves,
     RunList,
     Section,
@@ -120,9 +120,9 @@ def run_curves(group: RunGroup, run: FollowedRun) -> RunCurves:
     )
 
 
-def _column(curve: ThinnedCurve) -> Column:
+def _column(curve: ThinnedCurve) -> RunColumn:
     points = curve.points()
-    return Column(
+    return RunColumn(
         rounds=tuple(point.round for point in points), values=tuple(short(point.value) for point in points)
     )
 
