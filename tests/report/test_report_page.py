@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 import pytest
-from reading import Tags, block, document_in, texts
+from pages import Tags, block, document_in, texts
 
 from fedkeel.report import Trial, find_verdict, summarise
 from fedkeel.report.page.comparison import metrics_of, runs_document
