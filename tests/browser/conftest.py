@@ -34,7 +34,7 @@ FLAGS = (
 )
 PHONE = {"width": 390, "height": 844}
 DESKTOP = {"width": 1280, "height": 900}
-PATIENCE = 30  # seconds until something that must happen is given up on: a busy machine is no failure
+PATIENCE = 90  # seconds until something that must happen is given up on: a busy machine is no failure
 
 
 @dataclass

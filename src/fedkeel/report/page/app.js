@@ -8,7 +8,7 @@
     table: page.tableView, facts: page.factsView, code: page.codeView, text: page.textView,
     run_list: (block) => page.runListView(block), groups: (block) => page.groupsView(block),  // of a live page
   };
-  const THEMES = { auto: ["Auto", "Colours: as the system has them"], light: ["Light", "Colours: light"], dark: ["Dark", "Colours: dark"] };
+  const THEMES = { auto: ["Auto", "Auto: colours as the system has them"], light: ["Light", "Light colours"], dark: ["Dark", "Dark colours"] };
   let views = new Map();
   let shape = "";
   let queue = [];
