@@ -57,6 +57,7 @@ class FollowedRun:
     def _begin_rows(self) -> None:
         self.done, self.damage = 0, ""
         self.curves: dict[str, ThinnedCurve] = {}
+        self._without_curve: set[str] = set()
         self.axes = {name: ThinnedCurve(self.most) for name in ("bytes", "gradients")}
         self.latest: deque[dict[str, Any]] = deque(maxlen=_LATEST)
         self.cohort = self.left_out = self.left_out_in_all = 0
@@ -106,7 +107,7 @@ class FollowedRun:
                 if anew:
                     begin()
                 for line in lines:
-                    take(json.loads(line))
+                    take(json.loads(line.decode()))
                 changed |= anew or bool(lines)
             except DamagedFile as problem:
                 self.damage = str(problem)
@@ -121,10 +122,8 @@ class FollowedRun:
             raise ValueError("a round is missing")
         self.done += 1
         for name, value in row.items():
-            if isinstance(value, int | float) and not isinstance(value, bool) and has_curve(name):
-                curve = self.curves.get(name)
-                if curve is None and len(self.curves) < _MOST_COLUMNS:
-                    curve = self.curves[name] = ThinnedCurve(self.most)
+            if type(value) is float or type(value) is int:  # as JSON has them; a bool is neither
+                curve = self.curves.get(name) or self._new_curve(name)
                 if curve is not None:
                     curve.add(self.done, value)
         self._totals["bytes"] += int(row["bytes_down"]) + int(row["bytes_up"])
@@ -136,6 +135,13 @@ class FollowedRun:
         self.latest.append({**row, "cohort": self.cohort})
         for text in self._row_alerts.see(row):
             self.alert(text)
+
+    def _new_curve(self, name: str) -> ThinnedCurve | None:
+        """Begin a curve; None for columns that have none, and where there are too many."""
+        if name in self._without_curve or len(self.curves) >= _MOST_COLUMNS or not has_curve(name):
+            self._without_curve.add(name)
+            return None
+        return self.curves.setdefault(name, ThinnedCurve(self.most))
 
     def _take_timing(self, row: dict[str, Any]) -> None:
         round, taken = int(row["round"]), float(row["seconds"])

@@ -3,13 +3,15 @@
 window.addEventListener("DOMContentLoaded", () => {
   const page = fedkeelPage;
   const { el } = page;
-  const REDRAW = 400;  // milliseconds between two drawings
+  const REDRAW = 400;  // milliseconds between two drawings, or more where one takes long
+  const MARGIN = 300;  // pixels around what is in view that are drawn too
   const PATIENCE = 4000;  // for which a drawing waits while somebody points at a chart
   let source = null;
   let group = new URLSearchParams(window.location.search).get("group");
   let waiting = null;  // the document of changes that are not drawn yet
   let since = 0;
   let timer = null;
+  let cost = 0;  // of the last drawing
   let known = new Set();
 
   const status = el("p", { class: "hidden", role: "status" });
@@ -31,10 +33,11 @@ window.addEventListener("DOMContentLoaded", () => {
     timer = null;
     if (waiting === null || window.document.hidden) return;
     const late = performance.now() - since > PATIENCE;
-    if (!late && window.document.querySelector(".plot:hover")) { timer = setTimeout(draw, REDRAW); return; }
-    const made = waiting;
+    if (!late && window.document.querySelector(".plot:hover")) { later(); return; }
+    const made = waiting, started = performance.now();
     waiting = null;
     page.update(made);
+    cost = performance.now() - started;
     announce(made);
   }
 
@@ -43,8 +46,16 @@ window.addEventListener("DOMContentLoaded", () => {
     waiting = made;
     if (at_once && timer !== null) { clearTimeout(timer); timer = null; }
     if (at_once) draw();
-    else if (timer === null) timer = setTimeout(draw, REDRAW);
+    else if (timer === null) later();
   }
+
+  /* So that drawing takes a fifth of the time at most, and the page answers. */
+  const later = () => { timer = setTimeout(draw, Math.max(REDRAW, 4 * cost)); };
+
+  page.isSeen = (holder) => {
+    const { top, bottom } = holder.getBoundingClientRect();
+    return bottom > -MARGIN && top < window.innerHeight + MARGIN;
+  };
 
   function connect() {
     if (source) source.close();
@@ -150,6 +161,7 @@ window.addEventListener("DOMContentLoaded", () => {
   };
 
   window.document.addEventListener("visibilitychange", () => { if (!window.document.hidden && waiting !== null) draw(); });
+  window.addEventListener("scrollend", () => { if (page.document.runs.length) show(page.document, false); });
   window.addEventListener("pagehide", () => source?.close());
   connect();
 });

@@ -123,7 +123,7 @@ def run_curves(group: RunGroup, run: FollowedRun) -> RunCurves:
 def _column(curve: ThinnedCurve) -> RunColumn:
     points = curve.points()
     return RunColumn(
-        rounds=tuple(point.round for point in points), values=tuple(short(point.value) for point in points)
+        rounds=tuple(round for round, _ in points), values=tuple(short(value) for _, value in points)
     )
 
 

@@ -98,8 +98,8 @@ class Subscription:
         rest = points[keep:]
         return {
             "keep": keep,
-            "rounds": [point.round for point in rest],
-            "values": [short(point.value) for point in rest],
+            "rounds": [round for round, _ in rest],
+            "values": [short(value) for _, value in rest],
         }
 
 

@@ -11,30 +11,29 @@ from __future__ import annotations
 
 import math
 from itertools import count
-from typing import NamedTuple
+from typing import TypeAlias
 
 _stamps = count()
 
 
-class Point(NamedTuple):
-    """A value after a round; rounds count from 1 here."""
-
-    round: int
-    value: float
+Point: TypeAlias = tuple[int, float]  # a round, counted from 1 on, and a value
 
 
-class Bucket(NamedTuple):
+class Bucket:
     """Neighbouring rounds: the first point, the lowest and the highest."""
 
-    first: Point
-    low: Point
-    high: Point
+    __slots__ = ("first", "high", "low", "number")
 
-    def joined(self, other: Bucket) -> Bucket:
-        """Return both as one; this one comes first."""
-        low = other.low if other.low.value < self.low.value else self.low
-        high = other.high if other.high.value > self.high.value else self.high
-        return Bucket(self.first, low, high)
+    def __init__(self, point: Point, number: int) -> None:
+        self.first = self.low = self.high = point
+        self.number = number  # of the bucket, counted from the first round on
+
+    def join(self, other: Bucket) -> None:
+        """Take in the one behind it."""
+        if other.low[1] < self.low[1]:
+            self.low = other.low
+        if other.high[1] > self.high[1]:
+            self.high = other.high
 
 
 class ThinnedCurve:
@@ -50,14 +49,18 @@ class ThinnedCurve:
         """Add a point behind all others; what is no number is left out."""
         if not math.isfinite(value):
             return
-        point = Point(round, value)
-        one = Bucket(point, point, point)
-        if self.buckets and self._number(self.buckets[-1]) == self._number(one):
-            self.buckets[-1] = self.buckets[-1].joined(one)
+        self.last = point = (round, value)
+        self.stamp = next(_stamps)
+        number = (round - 1) // self.width
+        if self.buckets and self.buckets[-1].number == number:
+            bucket = self.buckets[-1]
+            if value < bucket.low[1]:
+                bucket.low = point
+            elif value > bucket.high[1]:
+                bucket.high = point
         else:
-            self.buckets.append(one)
+            self.buckets.append(Bucket(point, number))
             self._merge()
-        self.last, self.stamp = point, next(_stamps)
 
     def limit(self, most: int) -> None:
         """Keep fewer buckets from now on; more are not made again."""
@@ -66,7 +69,7 @@ class ThinnedCurve:
 
     def points(self) -> list[Point]:
         """Return the points that are kept, by rounds."""
-        found = {point for bucket in self.buckets for point in bucket}
+        found = {point for bucket in self.buckets for point in (bucket.first, bucket.low, bucket.high)}
         if self.last is not None:
             found.add(self.last)
         return sorted(found)
@@ -74,18 +77,16 @@ class ThinnedCurve:
     @property
     def is_constant(self) -> bool:
         """Tell whether all values are the same."""
-        return len({value for bucket in self.buckets for value in (bucket.low.value, bucket.high.value)}) <= 1
-
-    def _number(self, bucket: Bucket) -> int:
-        return (bucket.first.round - 1) // self.width
+        return len({value for bucket in self.buckets for value in (bucket.low[1], bucket.high[1])}) <= 1
 
     def _merge(self) -> None:
         while len(self.buckets) > self.most:
             self.width *= 2
             merged: list[Bucket] = []
             for bucket in self.buckets:
-                if merged and self._number(merged[-1]) == self._number(bucket):
-                    merged[-1] = merged[-1].joined(bucket)
+                bucket.number //= 2
+                if merged and merged[-1].number == bucket.number:
+                    merged[-1].join(bucket)
                 else:
                     merged.append(bucket)
             self.buckets = merged

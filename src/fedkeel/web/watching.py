@@ -16,7 +16,7 @@ from fedkeel.web.following import ALIVE, FollowedRun
 SINGLE = "single"  # the group of runs that belong to none
 _SEARCH_SECONDS = 2.0  # between two searches for new runs
 _LOOK_SECONDS = 0.3  # that a look may take: what is left waits for the next
-_MOST_NUMBERS = 60_000  # of all curves of a group
+_MOST_NUMBERS = 100_000  # of all curves of a group
 _FEWEST, _MOST = 16, 300  # buckets of a curve
 
 
