@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= auto
-APART := ray browser  # tests that need packages or programs of their own: a target each, called by .ci/run
+APART := ray browser trackers  # tests that need packages or programs of their own: a target each, called by .ci/run
 # A test process per core; a file is run by one of them, so that its fixtures are made once. Python's compiled
 # files are kept even where the environment says not to: without them each process spends seconds on importing.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 \
@@ -73,6 +73,11 @@ browser: $(STAMP)  ## the pages in a real browser, light and dark, read by axe-c
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,browser]"
 	npm install --silent --no-save --no-audit --no-fund --prefix .browser axe-core@$(AXE)
 	$(BIN)/python -m pytest tests/browser -rs
+
+trackers: $(STAMP)  ## TensorBoard, MLflow and Weights & Biases, 250 MB of packages, and what they are given
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+		-e ".[dev,tensorboard,mlflow,wandb]"
+	$(BIN)/python -m pytest tests/trackers -rs
 
 wheel: $(STAMP)  ## build the wheel and try it in a new environment
 	.ci/wheel $(BIN)/python

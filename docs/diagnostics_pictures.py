@@ -7,8 +7,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-from fedkeel.report.charts import Drawing, line_chart
-
 import fedkeel as fk
 from fedkeel.picture import line_picture
 from fedkeel.probes import Cosine, Divergence, Diversity, Drift

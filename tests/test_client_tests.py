@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fedkeel.report.clients import clients_section
 from problems import tiny_net
 from selecting import slow
 from torch import nn

@@ -49,6 +49,10 @@ COMMANDS = {
         "report",
         "Write the numbers of runs for other programs: CSV, Parquet, or tables in LaTeX and Markdown.",
     ),
+    "watch": (
+        "watch",
+        "Watch runs while they train: curves that grow, alerts, time left, on a page of this machine alone.",
+    ),
     "methods": (
         "methods",
         "List the methods: the idea, what is sent in units of the model, and the parameters.",
