@@ -22,6 +22,8 @@ RUN_COLUMNS = (
     "bytes_up",
     "seconds",
 )
+MEMORY_LOST = "memory_lost"  # clients whose nodes lost what they remembered; only in rounds with some
+RESTARTED = "restarted"  # True where the method began afresh for that
 VALIDATION = "validation_"  # begins the columns of validation data, as validation_accuracy
 PROBE_COLUMNS = ("global_update", "local_updates", "drift", "divergence", "diversity")
 COLUMNS = RUN_COLUMNS + PROBE_COLUMNS

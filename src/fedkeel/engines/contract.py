@@ -15,7 +15,10 @@ from fedkeel.vector import Vector
 
 
 class RoundRequest(NamedTuple):
-    """What the server sends out in a round, and to whom; `probes` is what is measured at the clients."""
+    """What the server sends out in a round, and to whom; `probes` is what is measured at the clients.
+
+    `stage` is the number of the method in a schedule of stages.
+    """
 
     algorithm: Algorithm
     round: int
@@ -25,6 +28,7 @@ class RoundRequest(NamedTuple):
     clients: Sequence[int]
     weights: Sequence[float]
     probes: ClientProbes | None = None
+    stage: int = 0
 
 
 class Upload(NamedTuple):
@@ -47,11 +51,15 @@ class ClientResult(NamedTuple):
 
 
 class CohortResult(NamedTuple):
-    """What a cohort's round gives: the reduced upload, the mean measures, the clients' results in order."""
+    """What a cohort's round gives: the reduced upload, the mean measures, the clients' results in order.
+
+    `remarks` are what else the round's row shall say.
+    """
 
     upload: Upload
     measures: Record
     clients: Sequence[ClientResult]
+    remarks: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def train_loss(self) -> float:
@@ -98,6 +106,14 @@ class Choice(NamedTuple):
 
 class Unsuited(Exception):
     """An engine cannot run this task; the message says why."""
+
+
+class MemoriesLost(Exception):
+    """Clients no longer have the memories that count, and the method shall start afresh with all clients."""
+
+    def __init__(self, clients: Sequence[int]) -> None:
+        super().__init__(f"clients {', '.join(map(str, clients))}")
+        self.clients = list(clients)
 
 
 class Engine(Protocol):

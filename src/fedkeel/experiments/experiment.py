@@ -222,9 +222,10 @@ class Experiment(RunOptions, Execution):
     def settings(self) -> RunSettings:
         """Return what defines the run, its data loaded and its model built."""
         federation = self.federation()
-        return self._settings(federation, self.task(federation))
+        return self.settings_of(federation, self.task(federation))
 
-    def _settings(self, federation: Federation, task: Task) -> RunSettings:
+    def settings_of(self, federation: Federation, task: Task) -> RunSettings:
+        """Return what defines the run with this data and this model."""
         from fedkeel.settings import RunSettings  # noqa: PLC0415  heavy
 
         return RunSettings(
@@ -255,7 +256,7 @@ class Experiment(RunOptions, Execution):
         task = self.drawn_task(federation)
         goes_on = resume and run_dir is not None and has_checkpoint(Path(run_dir))
         return run(
-            self._settings(federation, task),
+            self.settings_of(federation, task),
             self.execution(),
             run_dir,
             resume=resume,

@@ -101,6 +101,7 @@ def prepare(context: RunContext, state: RunState) -> RoundRequest:
         clients,
         context.population.weigh(clients),
         context.panel.at_clients(state.probes, state.round, settings.rounds),
+        stage=state.stage,
     )
 
 
@@ -151,6 +152,7 @@ def describe(context: RunContext, finished: FinishedRound, scores: Row) -> Row:
         "gradients": result.gradients,
         "bytes_down": (nbytes(request.down) + nbytes(request.buffers)) * len(request.clients),
         "bytes_up": result.bytes_up,
+        **result.remarks,
     }
     for name, what in (("norm", "norm of the model"), ("loss", "loss"), (f"{VALIDATION}loss", "loss")):
         if row.get(name) is not None and not math.isfinite(row[name]):
