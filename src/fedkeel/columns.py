@@ -22,6 +22,7 @@ RUN_COLUMNS = (
     "bytes_up",
     "seconds",
 )
+LEFT_OUT = "left_out"  # clients that failed in a round, with the reasons; only in rounds where there are some
 MEMORY_LOST = "memory_lost"  # clients whose nodes lost what they remembered; only in rounds with some
 RESTARTED = "restarted"  # True where the method began afresh for that
 VALIDATION = "validation_"  # begins the columns of validation data, as validation_accuracy

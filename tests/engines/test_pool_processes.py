@@ -74,6 +74,18 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+class Deadly:
+    """Kills every worker that reads samples of the first of some clients."""
+
+    def __init__(self) -> None:
+        self.rows = clients()[0][0]
+
+    def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        if bool((x[:, None] == self.rows).all(-1).any()):
+            die()
+        return x
+
+
 class Stillborn:
     """Kills the worker that reads it."""
 
@@ -283,9 +295,20 @@ def test_a_job_that_takes_far_longer_than_others_is_done_again(tmp_path, quickly
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_client_that_keeps_killing_its_workers_is_named(tmp_path, quickly, number):
-    told = {signal.SIGKILL: "SIGKILL", signal.SIGSTOP: "it hung for"}[number]
-    with pytest.raises(fk.TooFewClients, match=rf"round 0, client \d+: 3 worker processes died .*{told}"):
+    times, told = {signal.SIGKILL: (3, "SIGKILL"), signal.SIGSTOP: (2, "it hung for")}[number]
+    with pytest.raises(
+        fk.TooFewClients, match=rf"round 0, client \d+: {times} worker processes died .*{told}"
+    ):
         play("processes", fk.FedAvg(), augment=Mortal(tmp_path, deaths=99, number=number), cohort=1)
+
+
+@pytest.mark.slow
+def test_a_run_may_go_on_without_a_client_that_keeps_killing_its_workers(quickly):
+    session = play(
+        "processes", fk.FedAvg(), augment=Deadly(), rounds=1, cohort=24, on_client_error="leave_out"
+    )
+    reason = "its worker processes died again and again (SIGKILL)"
+    assert session.history[0]["left_out"] == [{"client": 0, "reason": reason}]
 
 
 @pytest.mark.slow
@@ -313,12 +336,13 @@ def test_divergence_is_the_one_that_serial_meets_first():
     assert found[0] == found[1]
 
 
-def test_a_users_exception_keeps_its_type_and_shows_where_it_was_raised():
+def test_a_users_exception_is_the_cause_and_shows_where_it_was_raised():
     federation = fk.Federation.from_arrays([(torch.ones(4, 6), torch.tensor([0, 0, 1, 2]))])
     options = {"rounds": 1, "cohort": 1, "work": fk.Work(steps=1), "engine": "processes", "workers": 1}
-    with pytest.raises(LookupError, match="no class 2 here") as caught:
+    with pytest.raises(fk.ClientFailed, match="round 0, client 0: LookupError: no class 2 here") as caught:
         fk.train(fk.Task(net(), loss=Patient()), federation, fk.FedAvg(), **options)
-    assert "In a worker process" in "".join(caught.value.__notes__)
+    assert isinstance(caught.value.__cause__, LookupError)
+    assert "In a worker process" in "".join(caught.value.__cause__.__notes__)
 
 
 class Patient:
@@ -335,9 +359,10 @@ def test_what_a_worker_cannot_read_is_told_as_it_is():
 
 
 def test_an_exception_with_a_constructor_of_its_own_comes_back():
-    with pytest.raises(Peculiar, match="of its own") as caught:
+    with pytest.raises(fk.ClientFailed, match=r"round 0, client \d+: Peculiar: of its own") as caught:
         play("processes", fk.FedAvg(), augment=raise_peculiar)
-    assert caught.value.tensor.tolist() == [0.0, 1.0]
+    assert isinstance(caught.value.__cause__, Peculiar)
+    assert caught.value.__cause__.tensor.tolist() == [0.0, 1.0]
 
 
 def test_what_a_function_defines_goes_by_value_and_comes_back_as_it_left():

@@ -20,7 +20,6 @@ from fedkeel.running.round import RoundOutcome, Row, RunContext, RunState, play_
 from fedkeel.running.store import Store
 from fedkeel.settings import RunSettings
 
-
 EngineMaker = Callable[[RunSettings, Oracle], Engine]
 
 
@@ -121,7 +120,7 @@ def open_session(
         engine = make(settings, oracle)
         choice = Choice(engine.name, engine.threads)
     stages, population = settings.played_stages, Population.of(settings)
-    context = RunContext(settings, stages, population, engine, oracle, panel, choice)
+    context = RunContext(settings, stages, population, engine, oracle, panel, choice, {})
     return Session(context, first_state(context))
 
 

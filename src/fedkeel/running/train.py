@@ -14,6 +14,7 @@ import torch
 from fedkeel.algorithm import Algorithm
 from fedkeel.data.federation import Federation
 from fedkeel.errors import ConfigError, Diverged, Stopped, StorageError
+from fedkeel.faults import Faults
 from fedkeel.methods.stages import Stages
 from fedkeel.options import Execution
 from fedkeel.probes.base import Probe
@@ -59,6 +60,11 @@ def train(
     workers: int | None = None,
     device: str | torch.device = "cpu",
     probes: Sequence[Probe] = (),
+    on_client_error: Literal["stop", "leave_out"] = "stop",
+    min_clients: int | float = 1,
+    client_seconds: float | None = None,
+    max_upload_norm: float | None = None,
+    faults: Faults | None = None,
     callback: CallbackLike | Sequence[CallbackLike] | None = None,
     progress: bool | None = None,
     experiment: Mapping[str, Any] | None = None,
@@ -89,6 +95,13 @@ def train(
         workers: processes of the engine "processes"; by default one per core.
         device: where the model and its vectors live.
         probes: diagnostics beside the ones that are always on, as in `[fk.probes.Divergence(every=5)]`.
+        on_client_error: what a client does to the run that fails (an exception, NaN or infinite values, a
+            wrong shape, a deadline): "stop" it, or "leave_out" that client; the row says `left_out`.
+        min_clients: with "leave_out", the clients that must answer in a round: a count, or a fraction of
+            those drawn. With fewer the run ends with `TooFewClients`.
+        client_seconds: a client that takes longer for its round has failed.
+        max_upload_norm: a client that sends more than this, by norm, has failed.
+        faults: clients that fail on purpose, as in `fk.Faults(drop=0.1)`; needs "leave_out".
         callback: called with each round's row; it may return True to end the run. Or a `Callback`, as
             `EarlyStop(patience=5)`; or a list of them.
         progress: show how far it is. By default only on a terminal (on stderr) and in a notebook.
@@ -108,6 +121,11 @@ def train(
         eval_every=eval_every,
         evaluate_on=evaluate_on,
         probes=probes,  # type: ignore[arg-type]  # made a tuple there
+        on_client_error=on_client_error,
+        min_clients=min_clients,
+        client_seconds=client_seconds,
+        max_upload_norm=max_upload_norm,
+        faults=faults,
     )
     execution = Execution(
         engine=engine,

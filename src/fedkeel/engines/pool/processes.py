@@ -95,7 +95,7 @@ class Processes:
         self, shared: Shared, jobs: Sequence[Job], take: Callable[[Any, Any], None], together: float = 0.0
     ) -> None:
         """Let workers run jobs, or raise the failure that serial would meet first."""
-        queue = JobQueue(jobs, together)
+        queue = JobQueue(jobs, together, leaves_out=self.settings.leaves_out)
         spans = self._write(self._files[1], shared)
         with threads(self.threads):
             self.pool.run(queue, spans, take)

@@ -91,7 +91,7 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         if type(value) is Tensor and value.device.type == "cpu" and not value.requires_grad:
             return _tensor, (_raw(value), value.dtype, tuple(value.shape), value.stride())
         if isinstance(value, BaseException):
-            return _exception, (type(value), value.args, value.__dict__)
+            return _exception, (type(value), value.args, value.__dict__, value.__cause__)
         return self._class(value) if isinstance(value, type) else super().reducer_override(value)
 
     def _class(self, value: type) -> Any:
@@ -130,11 +130,14 @@ def _tensor(raw: Any, dtype: torch.dtype, shape: tuple[int, ...], stride: tuple[
     return torch.frombuffer(raw, dtype=dtype).as_strided(shape, stride)
 
 
-def _exception(kind: type[BaseException], args: tuple[Any, ...], state: dict[str, Any]) -> BaseException:
+def _exception(
+    kind: type[BaseException], args: tuple[Any, ...], state: dict[str, Any], cause: BaseException | None
+) -> BaseException:
     """Make an exception again, also one whose constructor asks for more than its arguments."""
     made = kind.__new__(kind, *args)
     made.args = args
     made.__dict__.update(state)
+    made.__cause__ = cause
     return made
 
 

@@ -125,11 +125,16 @@ def _ended(pid: int | None) -> bool:
 
 
 def _portable(problem: Exception) -> bytes:
-    if not isinstance(problem, FedkeelError):
-        problem.add_note(f"In a worker process:\n{''.join(traceback.format_exception(problem))}")
+    """Return an exception as a pickle, with where it was raised where it is none of ours."""
+    raised = problem.__cause__ if isinstance(problem, FedkeelError) else problem
+    if raised is not None:
+        raised.add_note(f"In a worker process:\n{''.join(traceback.format_exception(raised))}")
     try:
         return dumps(problem, received)
     except UNPICKLABLE:
-        plain = RuntimeError(f"{type(problem).__name__}: {problem}")
-        plain.__dict__.update(__notes__=getattr(problem, "__notes__", []))
-        return dumps(plain, received)
+        plain = RuntimeError(f"{type(raised).__name__}: {raised}")
+        plain.__dict__.update(__notes__=getattr(raised, "__notes__", []))
+        if raised is problem:
+            return dumps(plain, received)
+        problem.__cause__ = plain
+        return dumps(problem, received)
