@@ -132,7 +132,6 @@ class Deployment:
     def client_app(self) -> Any:
         """Return the ClientApp of Flower that runs this deployment on a node."""
         from fedkeel.flower.adapter import client_app  # noqa: PLC0415  an extra
-
         from fedkeel.flower.node import answer  # noqa: PLC0415  heavy
 
         return client_app(lambda kind, message, run, node: answer(self, kind, message, run, node))
