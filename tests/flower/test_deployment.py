@@ -12,12 +12,14 @@ import fedkeel as fk
 from fedkeel.flower.envelope import Envelope
 from fedkeel.flower.nodes import LinkError
 from fedkeel.flower.serve import serve
-from tests.flower.fake import SETTINGS, Change, FakeClock, FakeLink, deployment, simulation
+from flower_nodes import SETTINGS, Change, FakeClock, FakeLink, deployment, simulation
 
 TIMINGS = ("seconds",)
 
 
-def deploy(tmp_path: Path, method: str, change: Change | None = None, **options: Any) -> tuple[fk.Result, FakeLink]:
+def deploy(
+    tmp_path: Path, method: str, change: Change | None = None, **options: Any
+) -> tuple[fk.Result, FakeLink]:
     config = {**SETTINGS, "method": method, "deploy.run_dir": str(tmp_path / "run"), **options}
     link = FakeLink(deployment(), config, tmp_path / "nodes", change)
     return serve(link.made, link, config, FakeClock().clock()), link

@@ -76,6 +76,7 @@ COMMANDS = {
         "reproduce",
         "Run a table or figure of a paper: its numbers beside ours, each claim judged, and a page.",
     ),
+    "deploy": ("deploy", "Train on real clients with Flower; rehearse it here."),
     "tune": (
         "search",
         "Search settings for the best final accuracy with Optuna; hopeless trials are pruned by rounds.",

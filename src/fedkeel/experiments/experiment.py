@@ -145,7 +145,7 @@ class Experiment(RunOptions, FaultOptions, Execution):
     def with_settings(self, settings: Iterable[str]) -> Experiment:
         """Return a copy with settings such as `work.lr=0.1`; values are TOML, else text; `none` clears."""
         table = self.table()
-        pairs = [_split_setting(setting) for setting in settings]
+        pairs = [split_setting(setting) for setting in settings]
         named = {key for key, _ in pairs}
         for key, value in pairs:
             _put(table, key, value)
@@ -300,7 +300,8 @@ def _plain(table: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _split_setting(setting: str) -> tuple[str, Any]:
+def split_setting(setting: str) -> tuple[str, Any]:
+    """Return the key and the value of a setting such as `work.lr=0.1`."""
     key, equals, text = setting.partition("=")
     key, text = key.strip(), text.strip()
     if not equals or not key:

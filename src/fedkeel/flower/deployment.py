@@ -122,20 +122,6 @@ class Deployment:
             changed["probes"] = (*settings.probes, *self._probes)
         return settings.changed(**changed) if changed else settings
 
-    def server_app(self) -> Any:
-        """Return the ServerApp of Flower that runs this deployment."""
-        from fedkeel.flower.adapter import server_app  # noqa: PLC0415  an extra
-        from fedkeel.flower.serve import serve  # noqa: PLC0415  heavy
-
-        return server_app(lambda link, config: serve(self, link, config))
-
-    def client_app(self) -> Any:
-        """Return the ClientApp of Flower that runs this deployment on a node."""
-        from fedkeel.flower.adapter import client_app  # noqa: PLC0415  an extra
-        from fedkeel.flower.node import answer  # noqa: PLC0415  heavy
-
-        return client_app(lambda kind, message, run, node: answer(self, kind, message, run, node))
-
 
 def single(settings: RunSettings, samples: Samples) -> RunSettings:
     """Return the settings with one client that has these samples: to look at them as a client's are."""

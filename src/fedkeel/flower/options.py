@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field
 
 from fedkeel.errors import ConfigError
-from fedkeel.experiments.experiment import Experiment
+from fedkeel.experiments.experiment import Experiment, split_setting
 from fedkeel.frozen import Count, FrozenModel, Positive
 
 _DEPLOY = "deploy."
@@ -59,12 +59,24 @@ class RunConfig(NamedTuple):
                 deploy[key.removeprefix(_DEPLOY).replace("-", "_")] = value
             elif key != "set":
                 _put(table, key, value)
-        for name in _LOCAL:
-            if name in table:
+        extra = [line for line in str(given.get("set", "")).splitlines() if line.strip()]
+        for line in [line for line in extra if line.startswith(_DEPLOY)]:
+            key, value = split_setting(line)
+            deploy[key.removeprefix(_DEPLOY)] = value
+            extra.remove(line)
+        for name in (*table, *(line.partition("=")[0].partition(".")[0].strip() for line in extra)):
+            if name in _LOCAL:
                 raise ConfigError(f"{name}: a deployment takes it from its code, not from its settings")
         experiment = Experiment.from_table({"cohort": 1.0, "checkpoint_every": 1, **table})
-        extra = [line for line in str(given.get("set", "")).splitlines() if line.strip()]
         return cls(experiment.with_settings(extra) if extra else experiment, DeployOptions(**deploy))
+
+
+def flattened(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested tables as Flower hands them over: one table, its keys dotted."""
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        found |= flattened(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+    return found
 
 
 def _put(table: dict[str, Any], key: str, value: Any) -> None:

@@ -1,4 +1,4 @@
-"""Nodes in this process: what a SuperLink and SuperNodes do, without their processes, to test all but them."""
+"""Nodes in this process: what a SuperLink and SuperNodes do, without their processes."""
 
 from __future__ import annotations
 
