@@ -12,6 +12,7 @@ from fedkeel.algorithm import Algorithm
 from fedkeel.data.federation import Augmentation, Federation, Transform
 from fedkeel.data.samples import Samples
 from fedkeel.errors import ConfigError, DataError
+from fedkeel.experiments.experiment import Experiment
 from fedkeel.flower.federation import NodeFederation, ServerFederation
 from fedkeel.flower.options import RunConfig
 from fedkeel.methods.stages import Stages
@@ -95,11 +96,14 @@ class Deployment:
             if found is None:
                 raise DataError(f"{owner} returned None: return (x, y), a Dataset or a Federation")
             found = Federation.from_arrays([found], **self._options)
-        return self._settings(config, NodeFederation.of(found, node.clients))
+        unseen = config.experiment.model_copy(update={"evaluate_on": "nothing"})  # that is the server's part
+        return self._settings(unseen, NodeFederation.of(found, node.clients))
 
     def at_server(self, config: RunConfig, sizes: Sequence[int]) -> RunSettings:
         """Return the run as the server plays it, knowing how many samples each client has."""
-        return self._settings(config, ServerFederation.of(sizes, self.test_samples(), **self._options))
+        return self._settings(
+            config.experiment, ServerFederation.of(sizes, self.test_samples(), **self._options)
+        )
 
     def test_samples(self) -> Samples | None:
         """Return what the server evaluates on, None where it has nothing."""
@@ -108,11 +112,11 @@ class Deployment:
             return found
         return Federation.from_arrays([found], **self._options).pool
 
-    def _settings(self, config: RunConfig, federation: Federation) -> RunSettings:
+    def _settings(self, experiment: Experiment, federation: Federation) -> RunSettings:
         task = self._task()
         if not isinstance(task, Task):
             raise ConfigError(f"task() returned {task!r}: return a Task, as in fk.Task(fk.models.mlp)")
-        settings = config.experiment.settings_of(federation, task)
+        settings = experiment.settings_of(federation, task)
         changed: dict[str, Any] = {}
         if self._method is not None:
             changed["algorithm"] = self._method

@@ -48,6 +48,7 @@ class NodesEngine:
     ) -> None:
         self.settings, self.oracle, self.registry, self.options = settings, oracle, registry, options
         self.run_id, self.history, self.threads = run, history, count or 1
+        self.restarted: int | None = None  # the round in which all memories were last given up
         test = settings.federation.test
         if test is not None:
             oracle.channels_last = fits_channels_last(single(settings, test), oracle)
@@ -79,8 +80,8 @@ class Asking:
         self.engine, self.request, self.memories = engine, request, memories
         self.lost: set[int] = set()
         self._form = ReplyForm.of(request, memories[request.clients[0]])
-        stages = engine.settings.played_stages
-        self._versions = committed_versions(engine.history, stages, request.stage)
+        stages, afresh = engine.settings.played_stages, engine.restarted == request.round
+        self._versions = {} if afresh else committed_versions(engine.history, stages, request.stage)
         self._waiting = set(request.clients)
         self._sent: dict[str, int] = {}
         self._attempts = dict.fromkeys(request.clients, 0)
@@ -107,8 +108,6 @@ class Asking:
                 break
             if self._waiting:
                 clock.tick()
-        if self.lost and options.on_loss == "restart":
-            raise MemoriesLost(sorted(self.lost))
         return found
 
     def _ask_where_due(self, client: int, end: float) -> None:
@@ -168,8 +167,8 @@ class Asking:
                 return self._failed(client, "it says again that its memory is lost")
             self.lost.add(client)
             if self.engine.options.on_loss == "restart":
-                self._waiting.discard(client)
-                return None
+                self.engine.restarted = request.round
+                raise MemoriesLost([client]) from None
             self._attempts[client] = 0
             self._asked_at.pop(client, None)
             return None

@@ -171,7 +171,7 @@ def settings_digest(settings: RunSettings, oracle: Oracle) -> str:
         "task": settings.task.describe(),
         "probes": [stable_name(probe) for probe in settings.probes],
         "weights": weights,
-        **settings.plain,
+        **{name: value for name, value in settings.plain.items() if name != "evaluate_on"},
     }
     text = json.dumps(shared, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -68,7 +68,12 @@ class RunConfig(NamedTuple):
             if name in _LOCAL:
                 raise ConfigError(f"{name}: a deployment takes it from its code, not from its settings")
         experiment = Experiment.from_table({"cohort": 1.0, "checkpoint_every": 1, **table})
-        return cls(experiment.with_settings(extra) if extra else experiment, DeployOptions(**deploy))
+        experiment = experiment.with_settings(extra) if extra else experiment
+        if experiment.evaluate_on == "clients":
+            raise ConfigError(
+                "evaluate_on = 'clients': their samples stay on their nodes: choose 'test' or 'nothing'"
+            )
+        return cls(experiment, DeployOptions(**deploy))
 
 
 def flattened(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -109,20 +110,22 @@ class Rehearsal:
                 self.register(make_node_key(self.keys, f"node{client}"))
             self.start_node(client)
 
-    def start_node(self, client: int, key: Path | None = None, config: str = "") -> Process:
-        """Start the SuperNode of a client; its state lies in a directory of its own."""
-        name = f"node{client}"
+    def start_node(self, client: int) -> Process:
+        """Start the SuperNode of a client, or start it again."""
         folder = self.folder / "nodes" / str(client)
         folder.mkdir(parents=True, exist_ok=True)
-        words = f'client={client} state="{folder / "state"}" {config}'.strip()
+        return self.start_process(f"node{client}", self.node_command(client), folder)
+
+    def node_command(self, client: int, key: Path | None = None, authority: Path | None = None) -> list[str]:
+        """Return the line that starts a SuperNode; what it keeps lies in a directory of its own."""
+        state = self.folder / "nodes" / str(client) / "state"
         security = ["--insecure"]
         if self.secure:
-            own = key or self.keys / name
-            security = ["--root-certificates", str(self.keys / "ca.crt")]
-            security += ["--auth-supernode-private-key", str(own)]
+            security = ["--root-certificates", str(authority or self.keys / "ca.crt")]
+            security += ["--auth-supernode-private-key", str(key or self.keys / f"node{client}")]
         command = [find_command("flower-supernode"), *security, "--superlink", f"{HOST}:{self.port}"]
-        command += ["--host", HOST, "--port", str(self._ports[1 + client]), "--node-config", words]
-        return self.start_process(name, command, folder)
+        command += ["--host", HOST, "--port", str(self._ports[1 + client])]
+        return [*command, "--node-config", f'client={client} state="{state}"']
 
     def register(self, key: Path) -> None:
         """Let the SuperLink know a node's public key: others are refused."""
@@ -135,7 +138,10 @@ class Rehearsal:
             path = self.folder / "overrides.toml"
             path.write_text(tomli_w.dumps(dict(overrides)))
             words += ["--run-config", str(path)]
-        self.run_id = str(_json(self.flwr(*words), "flwr run")["run-id"])
+        answer = _json(self.flwr(*words), "flwr run")
+        if "run-id" not in answer:
+            raise DataError(f"the SuperLink did not take the run: {json.dumps(answer)[:1000]}")
+        self.run_id = str(answer["run-id"])
         self._write_state()
         return self.run_id
 
@@ -176,9 +182,11 @@ class Rehearsal:
         self._write_state()
         return made
 
-    def dead(self) -> Process | None:
-        """Return a process that has ended by itself, None where all are alive."""
-        return next((one for one in self.processes if not one.alive), None)
+    def end_process(self, name: str) -> None:
+        """End one process of the rehearsal."""
+        processes.stop([one for one in self.processes if one.name == name])
+        self.processes = [one for one in self.processes if one.name != name]
+        self._write_state()
 
     def stop(self) -> None:
         """End everything that was started."""
@@ -331,8 +339,9 @@ def find_command(name: str) -> str:
 
 
 def _json(text: str, what: str) -> dict[str, Any]:
+    begin = re.search(r"^\{", text, re.MULTILINE)  # a warning may stand before
     try:
-        found: dict[str, Any] = json.loads(text[text.index("{") :])
+        found: dict[str, Any] = json.loads(text[begin.start() if begin else 0 :])
         return found
     except ValueError:
         raise DataError(f"{what}: cannot make sense of its answer: {text.strip()[:300]}") from None
