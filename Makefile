@@ -9,7 +9,7 @@ WORKERS ?= auto
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 \
 	--dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test check format lint types imports fast unit golden docs recipes examples wheel bench hooks clean
+.PHONY: help demo test check format lint types imports fast unit golden docs recipes examples flower wheel bench hooks clean
 
 help:  ## what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 10
@@ -62,6 +62,11 @@ recipes: $(STAMP)  ## every table and figure of the papers at the scale of secon
 examples: $(STAMP)  ## the Transformer and the notebook, with the packages they need (two minutes)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,examples]"
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest tests/test_docs.py -k "transformer or notebook" -rs
+
+flower: $(STAMP)  ## a deployment with real Flower processes on loopback (at most ten minutes)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,flower]"
+	FEDKEEL_FLOWER=1 OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= timeout --kill-after=30 600 \
+		$(BIN)/python -m pytest tests/flower -rs
 
 wheel: $(STAMP)  ## build the wheel and try it in a new environment
 	.ci/wheel $(BIN)/python

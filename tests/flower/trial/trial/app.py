@@ -51,7 +51,7 @@ deployment = Deployment(task, data, test=test, classes=CLASSES)
 def misbehaving(kind: str, message: Envelope, run: Mapping[str, Any], node: Mapping[str, Any]) -> Envelope:
     """Answer as a node does, or wrongly where the run's `mischief` says so for this client and round."""
     words = [text.rsplit(" ", 1) for text in str(run.get("mischief") or "").split("; ") if text]
-    told = {when: what for when, what in words}
+    told = dict(words)
     settings = {name: value for name, value in run.items() if name != "mischief"}
     what = told.get(f"{kind} {node['client']} {message.values.get('round')}")
     if what == "hold":
