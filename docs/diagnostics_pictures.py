@@ -7,9 +7,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+from fedkeel.report.charts import Drawing, line_chart
+
 import fedkeel as fk
 from fedkeel.probes import Cosine, Divergence, Diversity, Drift
-from fedkeel.report.charts import Drawing, line_chart
 from fedkeel.settings import RunSettings
 from fedkeel.studies.interaction import FeatureSettings, study
 from fedkeel.studies.stability import stability

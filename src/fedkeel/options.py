@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
 from fedkeel.errors import ConfigError, did_you_mean
-from fedkeel.frozen import Count, FrozenModel, Positive, Seed
+from fedkeel.frozen import Count, FrozenModel, OpenFraction, Positive, Seed
 
-ENGINES = ("auto", "serial", "stacked", "stacked-uncompiled", "processes")
+ENGINES = ("auto", "serial", "stacked", "stacked-uncompiled", "processes", "ray")
+
+
+Threads = Annotated[Count, Field(le=1024)]  # of more the system's libraries end the process
 
 
 class RunOptions(FrozenModel):
@@ -65,6 +68,14 @@ class FaultOptions(FrozenModel):
         None, description="Largest norm of what a client may send; one that sends more has failed."
     )
 
+    on_divergence: Literal["stop", "rollback"] = Field(
+        "stop", description="A model that diverges: stop the run, or go back and take smaller steps."
+    )
+    rollback_factor: OpenFraction = Field(
+        0.1, description="Factor on the local learning rate from a rollback on, as 0.5."
+    )
+    rollback_tries: Count = Field(5, description="Rollbacks of a run at most.")
+
     @field_validator("min_clients", mode="before")
     @classmethod
     def _counts_or_fraction(cls, least: Any) -> Any:
@@ -96,11 +107,20 @@ class Execution(FrozenModel):
     """How a run is executed; no result depends on it but for the last bits."""
 
     engine: str = Field("auto", description=f"How clients are run: {', '.join(ENGINES)}.")
-    threads: Count | None = Field(
+    threads: Threads | None = Field(
         None, description="Threads of a local step; by default from the size of a step."
     )
-    workers: Count | None = Field(
-        None, description="Processes of the engine processes; by default one per core."
+    workers: Threads | None = Field(
+        None, description="Processes of the engines processes and ray here; by default one per core."
+    )
+    address: str | None = Field(
+        None, description="Ray cluster, as head:6379 or auto; by default Ray is started on this machine."
+    )
+    num_cpus: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="CPUs that a client takes of a node of the engine ray; by default its threads."
+    )
+    num_gpus: Annotated[float, Field(ge=0)] | None = Field(
+        None, description="GPUs that a client takes of a node of the engine ray, as 0.25; by default none."
     )
     device: str = Field("cpu", description="Where the model and its vectors live.")
     checkpoint_every: Count | None = Field(

@@ -13,7 +13,7 @@ from torch import nn
 import fedkeel as fk
 from fedkeel.engines.client import run_client
 from fedkeel.engines.contract import ClientFailure, RoundRequest
-from fedkeel.engines.pool.jobs import (
+from fedkeel.engines.jobs.job import (
     ChunkJob,
     ClientJob,
     CohortSums,
@@ -22,7 +22,7 @@ from fedkeel.engines.pool.jobs import (
     round_jobs,
     run_job,
 )
-from fedkeel.engines.pool.queue import JobQueue
+from fedkeel.engines.jobs.queue import JobQueue
 from fedkeel.engines.reduction import Reduction
 from fedkeel.records import ClientMemory, Record, leaves
 from fedkeel.settings import RunSettings
@@ -155,6 +155,16 @@ def test_a_client_that_hangs_is_done_again_once_and_alone():
     assert not queue.next(), "another one runs"
     queue.done(other)
     assert queue.lost(queue.next(), "it hung for 60 s", hung=True)
+
+
+def test_an_overdue_client_is_given_up_at_once():
+    queue = JobQueue([lone(0), lone(1)], leaves_out=True)
+    [late] = queue.next()
+    [(job, failure)] = queue.lost([late], "took too long", hung=True, overdue=True)
+    assert (job, failure) == (late, ClientFailure(0, "took too long"))
+    queue = JobQueue([lone(0)])
+    with pytest.raises(fk.TooFewClients, match=r"^client 0: took too long"):
+        queue.lost(queue.next(), "took too long", hung=True, overdue=True)
 
 
 def test_small_jobs_go_out_together_until_they_lose_a_worker():

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
+from engine_runs import METHODS, WORK, Mortal, assert_equal, clients, jitter, net
 from problems import session_of, settings_of
 from selecting import one_in
 from torch import Tensor, nn
@@ -23,36 +24,7 @@ import fedkeel as fk
 from fedkeel.engines.pool import Processes, pool, processes
 from fedkeel.engines.serial import threads
 from fedkeel.oracle import Oracle
-from fedkeel.records import leaves
 from fedkeel.running.session import Session
-
-WORK = fk.Work(epochs=1, batch_size=4, lr=0.05)
-METHODS = [
-    *fk.METHODS,
-    lambda: fk.relaxed(fk.SCAFFOLD(), beta=0.1),
-    lambda: fk.sharp(fk.FedDyn(), rho=0.05),
-    lambda: fk.stages((fk.FedDyn(), 1), fk.FedAvg()),
-]
-
-
-def jitter(x: Tensor, generator: torch.Generator) -> Tensor:
-    return x + 0.01 * torch.randn(x.shape, generator=generator)
-
-
-class Mortal:
-    """Kills or stops the worker that varies a client's samples while a marker is left; changes nothing."""
-
-    def __init__(self, directory: Path, deaths: int, number: int = signal.SIGKILL) -> None:
-        self.directory, self.number = directory, number
-        for death in range(deaths):
-            (directory / f"death-{death}").touch()
-
-    def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        for marker in self.directory.glob("death-*"):
-            marker.unlink(missing_ok=True)
-            os.kill(os.getpid(), self.number)
-            break
-        return x
 
 
 class Endless:
@@ -82,8 +54,18 @@ class Deadly:
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
         if bool((x[:, None] == self.rows).all(-1).any()):
-            die()
+            self.act()
         return x
+
+    def act(self) -> None:
+        die()
+
+
+class Waiting(Deadly):
+    """Lets every worker wait for ever that reads samples of the first of some clients."""
+
+    def act(self) -> None:
+        threading.Event().wait()
 
 
 class Stillborn:
@@ -130,20 +112,6 @@ def refuse_large(output: Tensor, target: Tensor) -> Tensor:
     return cross_entropy(output, target)
 
 
-def clients(count: int = 24, classes: int = 3) -> list[tuple[Tensor, Tensor]]:
-    generator = torch.Generator().manual_seed(1)
-    sizes = [4 + 2 * (i % 5) for i in range(count)]
-    return [
-        (torch.randn(n, 6, generator=generator), torch.randint(classes, (n,), generator=generator))
-        for n in sizes
-    ]
-
-
-def net() -> nn.Module:
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Tanh(), nn.Dropout(0.1), nn.Linear(5, 3))
-
-
 @pytest.fixture(autouse=True, scope="module")
 def one_thread():
     with threads(1):  # threads that wait for each other on a busy machine take most of the time
@@ -186,20 +154,6 @@ def play(
     with closing(session_of(task, federation, algorithm, engine=engine, **settings)) as session:
         list(session.rounds())
     return session
-
-
-def assert_equal(one: Session, other: Session) -> None:
-    """All that two sessions hold is the same to the bit."""
-    for a, b in (
-        (one.state.server, other.state.server),
-        *((one.store[i], other.store[i]) for i in one.store),
-    ):
-        for (name, left), (_, right) in zip(leaves(a), leaves(b), strict=True):
-            assert torch.equal(left, right), name
-    assert torch.equal(one.state.buffers, other.state.buffers)
-    assert set(one.store) == set(other.store)
-    timeless = [[{k: v for k, v in row.items() if k != "seconds"} for row in s.history] for s in (one, other)]
-    assert timeless[0] == timeless[1]
 
 
 @pytest.mark.parametrize("method", one_in(4, METHODS), ids=lambda method: repr(method()))
@@ -290,6 +244,14 @@ def test_a_job_that_takes_far_longer_than_others_is_done_again(tmp_path, quickly
     waited = play("processes", fk.FedAvg(), augment=Endless(tmp_path))
     assert not list(tmp_path.iterdir())
     assert_equal(waited, play("serial", fk.FedAvg(), augment=Mortal(tmp_path, deaths=0)))
+
+
+@pytest.mark.slow
+def test_a_client_that_never_comes_to_an_end_is_overdue(tmp_path):
+    options = {"on_client_error": "leave_out", "client_seconds": 1.0, "rounds": 1}
+    session = play("processes", fk.FedAvg(), augment=Waiting(), cohort=24, **options)
+    told = {"client": 0, "reason": "took longer than client_seconds = 1"}
+    assert session.history[0]["left_out"] == [told]
 
 
 @pytest.mark.slow

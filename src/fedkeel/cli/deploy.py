@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.errors import ConfigError, Stopped, did_you_mean
+from fedkeel.interrupts import stoppable
 from fedkeel.progress import RunProgress, console
 
 if TYPE_CHECKING:
@@ -178,20 +178,14 @@ def _configuration(directory: Path, settings: list[str], out: Path | None) -> tu
 def _ended_cleanly(run_dir: Path) -> Iterator[None]:
     """Take all down when a signal asks for the end too, and say how to go on."""
 
-    def end(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
-        yield
+        with stoppable():
+            yield
     except KeyboardInterrupt:
         raise Stopped(
             f"\nstopped, and everything is taken down; {run_dir} keeps the finished rounds\n"
             "go on with the same line"
         ) from None
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _waiting() -> Any:

@@ -72,6 +72,17 @@ TableColumns = Annotated[
     ),
 ]
 Samples = Annotated[int, typer.Option(min=2, help="Samples on which models are compared.")]
+On = Annotated[
+    Literal["ray"] | None,
+    typer.Option(
+        "--on",
+        help="Spread the runs over a Ray cluster, at --address or started here; --out must be on a file "
+        "system that its nodes share.",
+    ),
+]
+Parallel = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Runs at a time; by default one per core.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 
 PilotRounds = Annotated[int, typer.Option(min=1, help="Rounds of the pilot.", rich_help_panel=_PILOT)]

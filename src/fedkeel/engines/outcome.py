@@ -107,10 +107,10 @@ def check_deadline(settings: RunSettings, started: float) -> None:
     """Raise where a client has taken longer than it may."""
     limit = settings.client_seconds
     if limit is not None and time.monotonic() - started > limit:
-        raise UnusableClient(overdue(limit))
+        raise UnusableClient(past_deadline(limit))
 
 
-def overdue(limit: float) -> str:
+def past_deadline(limit: float) -> str:
     """Say that a client took too long."""
     return f"took longer than client_seconds = {limit:g}"
 

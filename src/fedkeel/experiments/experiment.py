@@ -9,28 +9,31 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, Field, field_validator
 
+from fedkeel import tomlfile
 from fedkeel.errors import ConfigError, DataError, FedkeelError, did_you_mean
 from fedkeel.experiments.expression import (
+    parse_attack,
     parse_augment,
     parse_faults,
     parse_method,
     parse_noise,
     parse_optimizer,
     parse_probe,
+    parse_reducer,
     parse_schedule,
     parse_split,
 )
-from fedkeel.experiments.sections import ALL, NONE, DataSettings, ModelSettings, check_text
-from fedkeel.frozen import Count
+from fedkeel.experiments.sections import ALL, DataSettings, ModelSettings, check_text, is_none
+from fedkeel.frozen import Count, Seed
+from fedkeel.jsonfiles import Shape
 from fedkeel.options import Execution, FaultOptions, RunOptions
-from fedkeel.tomlfile import dump
+from fedkeel.running.run_directory import read_experiment
 from fedkeel.work import Work
 
 if TYPE_CHECKING:
@@ -48,6 +51,14 @@ _EITHER = {"work.epochs": "work.steps", "work.steps": "work.epochs"}  # giving o
 _NONE_IS_ALL = ("work.batch_size", "data.clients")
 
 ProbeText = Annotated[str, BeforeValidator(lambda text: (parse_probe(text), text)[1])]
+
+
+def _read_reducer(given: object) -> str | None:
+    return None if is_none(given) else repr(check_text("reducer", parse_reducer, given))
+
+
+def _read_attack(given: object) -> str | None:
+    return None if is_none(given) else repr(check_text("attack", parse_attack, given))
 
 
 def _read_work(given: object) -> object:
@@ -72,11 +83,30 @@ def _read_work(given: object) -> object:
 
 
 def _read_faults(given: object) -> Any:
-    if isinstance(given, str) and given.strip().lower() == NONE:
+    if is_none(given):
         return None
-    if given is not None:
-        check_text("faults", parse_faults, given)
+    check_text("faults", parse_faults, given)
     return given
+
+
+class ExperimentShape(Shape):
+    """What `Experiment.table` has, as far as it is used without being checked: see `Experiment.unchecked`."""
+
+    method: str
+    rounds: Count
+    cohort: int | float
+    seed: Seed
+    target: float | None = None
+    data: dict[str, Any]
+    model: dict[str, Any]
+    work: dict[str, Any]
+
+    @field_validator("data")
+    @classmethod
+    def _says_how_many(cls, data: dict[str, Any]) -> dict[str, Any]:
+        if "clients" not in data:
+            raise ValueError("it lacks 'clients'")
+        return data
 
 
 class Experiment(RunOptions, FaultOptions, Execution):
@@ -88,6 +118,12 @@ class Experiment(RunOptions, FaultOptions, Execution):
     target: Annotated[float, Field(gt=0, le=1)] | None = Field(None, description="Accuracy to reach, as 0.9.")
     probes: list[ProbeText] | None = Field(
         None, description='Diagnostic, as divergence or "diversity(every=5)"; repeatable.'
+    )
+    reducer: Annotated[str | None, BeforeValidator(_read_reducer)] = Field(
+        None, description='What replaces the mean of uploads, as Median or "TrimmedMean(0.2)".'
+    )
+    attack: Annotated[str | None, BeforeValidator(_read_attack)] = Field(
+        None, description='Hostile clients, as "SignFlip(share=0.2)" or "Backdoor(0.1, target=7)".'
     )
     faults: Annotated[str | None, BeforeValidator(_read_faults)] = Field(
         None, description='Clients that fail on purpose, as "Faults(drop=0.1)"; needs leave_out.'
@@ -126,14 +162,13 @@ class Experiment(RunOptions, FaultOptions, Execution):
         path = Path(path)
         file = path / "experiment.toml" if path.is_dir() else path
         try:
-            table = tomllib.loads(file.read_text())
+            begun = path.is_dir() and (path / "manifest.json").exists()
+            table = tomlfile.parse(read_experiment(path)) if begun else tomlfile.read(file)
         except FileNotFoundError:
             raise ConfigError(f"{file}: there is no such file: give the TOML file of an experiment") from None
-        except UnicodeDecodeError:
-            raise ConfigError(f"{file}: not a text in UTF-8: give the TOML file of an experiment") from None
-        except RecursionError:
-            raise ConfigError(f"{file}: cannot be read as TOML: its values are nested too deeply") from None
-        except (OSError, tomllib.TOMLDecodeError) as problem:
+        except OSError as problem:
+            raise ConfigError(f"{file}: cannot be read: {problem.strerror or problem}") from None
+        except ValueError as problem:
             raise ConfigError(f"{file}: cannot be read as TOML: {problem}") from None
         if "made_from" in table:
             raise ConfigError(f"{file}: this run was made from {table['made_from']}")
@@ -169,7 +204,7 @@ class Experiment(RunOptions, FaultOptions, Execution):
 
     def to_toml(self) -> str:
         """Return the experiment as TOML that `load` reads back."""
-        return dump(self.table())
+        return tomlfile.dump(self.table())
 
     def algorithm(self) -> Algorithm | Stages:
         """Return the method."""
@@ -238,7 +273,8 @@ class Experiment(RunOptions, FaultOptions, Execution):
 
     def settings_of(self, federation: Federation, task: Task) -> RunSettings:
         """Return what defines the run with this data and this model."""
-        from fedkeel.settings import RunSettings  # noqa: PLC0415  heavy
+        from fedkeel.reducers import Mean  # noqa: PLC0415  heavy
+        from fedkeel.settings import RunSettings  # noqa: PLC0415
 
         return RunSettings(
             task=task,
@@ -246,6 +282,8 @@ class Experiment(RunOptions, FaultOptions, Execution):
             algorithm=self.algorithm(),
             work=self.work,
             probes=tuple(parse_probe(probe) for probe in self.probes or ()),
+            reducer=Mean() if self.reducer is None else parse_reducer(self.reducer),
+            attack=None if self.attack is None else parse_attack(self.attack),
             faults=None if self.faults is None else parse_faults(self.faults),
             **{name: getattr(self, name) for name in (*RunOptions.model_fields, *FaultOptions.model_fields)},
         )
@@ -309,10 +347,10 @@ def split_setting(setting: str) -> tuple[str, Any]:
     if text.lower() == "none":
         return key, ALL if key in _NONE_IS_ALL else None
     try:
-        read = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+        table = tomlfile.parse(f"value = {text}")
+    except ValueError:
         return key, text
-    return key, read["value"] if len(read) == 1 else text
+    return key, table["value"] if len(table) == 1 else text
 
 
 def _put(table: dict[str, Any], key: str, value: Any) -> None:

@@ -9,14 +9,16 @@ from fedkeel.columns import MEMORY_LOST, RESTARTED
 from fedkeel.engines import make_engine, settle
 from fedkeel.engines.contract import Choice, Engine, MemoriesLost
 from fedkeel.engines.serial import threads
+from fedkeel.interrupts import uninterrupted
 from fedkeel.options import Execution
 from fedkeel.oracle import Oracle, device_of
 from fedkeel.running.best import BestKeeper
-from fedkeel.running.interrupts import uninterrupted
 from fedkeel.running.panel import assemble
 from fedkeel.running.population import Population
 from fedkeel.running.preflight import check, check_leftovers, check_optimizer, warn_of_growth
-from fedkeel.running.round import RoundOutcome, Row, RunContext, RunState, play_round
+from fedkeel.running.privacy import check_privacy
+from fedkeel.running.rollback import Retries
+from fedkeel.running.round import RoundOutcome, Row, RunContext, RunState
 from fedkeel.running.store import Store
 from fedkeel.settings import RunSettings
 
@@ -31,6 +33,7 @@ class Session:
         self.store = Store()
         self.history: list[Row] = []
         self.seconds: dict[str, float] = {}  # that evaluating and probing the last round took
+        self._retries = Retries()
         self.best: BestKeeper | None = None  # set it before the first round to keep the best model
 
     def rounds(self) -> Iterator[Row]:
@@ -58,7 +61,7 @@ class Session:
         lost: list[int] = []
         while True:
             try:
-                outcome = play_round(self.context, self.state, self.store)
+                outcome = self._retries.play(self.context, self.state, self.store, self.history)
             except MemoriesLost as loss:
                 lost += loss.clients
                 with uninterrupted():
@@ -111,6 +114,7 @@ def open_session(
         check(settings, oracle)
         check_leftovers(settings, oracle)
     check_optimizer(settings, oracle)
+    check_privacy(settings, oracle)
     warn_of_growth(settings)
     panel = assemble(settings, oracle)
     if make is None:

@@ -74,9 +74,11 @@ Shared = RoundRequest | Models  # what jobs have in common
 class WorkerState:
     """What a worker keeps for a run."""
 
-    def __init__(self, settings: RunSettings, channels_last: bool) -> None:
+    def __init__(
+        self, settings: RunSettings, channels_last: bool, device: torch.device | None = None
+    ) -> None:
         self.settings = settings
-        self.oracle = Oracle(settings.task, torch.device("cpu"))
+        self.oracle = Oracle(settings.task, device or torch.device("cpu"))
         self.oracle.channels_last = channels_last
 
 
