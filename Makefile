@@ -65,6 +65,11 @@ examples: $(STAMP)  ## the Transformer and the notebook, with the packages they 
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,examples]"
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest tests/test_docs.py -k "transformer or notebook" -rs
 
+flower: $(STAMP)  ## a deployment with real Flower processes on loopback (at most ten minutes)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,flower]"
+	FEDKEEL_FLOWER=1 OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= timeout --kill-after=30 600 \
+		$(BIN)/python -m pytest tests/flower -rs
+
 ray: $(STAMP)  ## the engine ray on clusters of several nodes on this machine, with the packages it needs (five minutes)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,ray]"
 	timeout 900 $(BIN)/python -m pytest tests/ray -rs

@@ -89,6 +89,7 @@ COMMANDS = {
         "Run a table or figure of a paper: its numbers beside ours, each claim judged, and a page.",
     ),
     "cluster": ("cluster", "Ray clusters, on which --engine ray and --on ray run."),
+    "deploy": ("deploy", "Train on real clients with Flower; rehearse it here."),
     "tune": (
         "search",
         "Search settings for the best final accuracy with Optuna; hopeless trials are pruned by rounds.",

@@ -185,7 +185,7 @@ class Experiment(RunOptions, FaultOptions, Execution):
     def with_settings(self, settings: Iterable[str]) -> Experiment:
         """Return a copy with settings such as `work.lr=0.1`; values are TOML, else text; `none` clears."""
         table = self.table()
-        pairs = [_split_setting(setting) for setting in settings]
+        pairs = [split_setting(setting) for setting in settings]
         named = {key for key, _ in pairs}
         for key, value in pairs:
             _put(table, key, value)
@@ -274,9 +274,10 @@ class Experiment(RunOptions, FaultOptions, Execution):
     def settings(self) -> RunSettings:
         """Return what defines the run, its data loaded and its model built."""
         federation = self.federation()
-        return self._settings(federation, self.task(federation))
+        return self.settings_of(federation, self.task(federation))
 
-    def _settings(self, federation: Federation, task: Task) -> RunSettings:
+    def settings_of(self, federation: Federation, task: Task) -> RunSettings:
+        """Return what defines the run with this data and this model."""
         from fedkeel.reducers import Mean  # noqa: PLC0415  heavy
         from fedkeel.settings import RunSettings  # noqa: PLC0415
 
@@ -311,7 +312,7 @@ class Experiment(RunOptions, FaultOptions, Execution):
         task = self.drawn_task(federation)
         goes_on = resume and run_dir is not None and has_checkpoint(Path(run_dir))
         return run(
-            self._settings(federation, task),
+            self.settings_of(federation, task),
             self.execution(),
             run_dir,
             resume=resume,
@@ -342,7 +343,8 @@ def _plain(table: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _split_setting(setting: str) -> tuple[str, Any]:
+def split_setting(setting: str) -> tuple[str, Any]:
+    """Return the key and the value of a setting such as `work.lr=0.1`."""
     key, equals, text = setting.partition("=")
     key, text = key.strip(), text.strip()
     if not equals or not key:

@@ -37,7 +37,7 @@ from fedkeel.running.recorder import Recorder
 from fedkeel.running.result import Result
 from fedkeel.running.run_directory import RunDirectory, read_manifest
 from fedkeel.running.selection import columns_of, warning_of
-from fedkeel.running.session import Session, open_session
+from fedkeel.running.session import EngineMaker, Session, open_session
 from fedkeel.running.shown import shown_run
 from fedkeel.running.store import Store
 from fedkeel.settings import RunSettings
@@ -190,10 +190,12 @@ def run(
     callback: CallbackList | CallbackLike | Sequence[CallbackLike] | None = None,
     experiment: Mapping[str, Any] | None = None,
     about: Mapping[str, Any] | None = None,
+    make_engine: EngineMaker | None = None,
 ) -> Result:
     """Train what the settings say, as `train` does; `experiment` is what experiment.toml shall hold.
 
-    `about` is what else the manifest of a run says that begins here.
+    `about` is what else the manifest of a run says that begins here. `make_engine` gives an engine whose
+    clients are elsewhere.
     """
     if run_dir is not None and not isinstance(run_dir, str | os.PathLike):
         raise ConfigError(f"run_dir = {run_dir!r}: give the path of a directory, or None to keep nothing")
@@ -206,7 +208,7 @@ def run(
     with (
         stoppable(),
         callbacks.told_of_errors(),
-        closing(open_session(settings, execution)) as session,
+        closing(open_session(settings, execution, make_engine)) as session,
     ):
         session.best = _best_keeper(session, callbacks)
         if run_dir is None:
