@@ -4,12 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= auto
+APART := ray browser  # tests that need packages or programs of their own: a target each, called by .ci/run
 # A test process per core; a file is run by one of them, so that its fixtures are made once. Python's compiled
 # files are kept even where the environment says not to: without them each process spends seconds on importing.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 \
-	--dist loadfile --no-loadscope-reorder
+	--dist loadfile --no-loadscope-reorder $(foreach part,$(APART),--ignore tests/$(part))
+AXE := 4.14.0
 
-.PHONY: help demo test check format lint types imports fast unit golden docs recipes examples wheel bench hooks clean
+.PHONY: $(shell sed -nE 's/^([a-z]+):.*/\1/p' $(MAKEFILE_LIST))
 
 help:  ## what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 10
@@ -63,14 +65,26 @@ examples: $(STAMP)  ## the Transformer and the notebook, with the packages they 
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,examples]"
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest tests/test_docs.py -k "transformer or notebook" -rs
 
+ray: $(STAMP)  ## the engine ray on clusters of several nodes on this machine, with the packages it needs (five minutes)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,ray]"
+	timeout 900 $(BIN)/python -m pytest tests/ray -rs
+
+browser: $(STAMP)  ## the pages in a real browser, light and dark, read by axe-core (needs chromium and npm)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,browser]"
+	npm install --silent --no-save --no-audit --no-fund --prefix .browser axe-core@$(AXE)
+	$(BIN)/python -m pytest tests/browser -rs
+
 wheel: $(STAMP)  ## build the wheel and try it in a new environment
 	.ci/wheel $(BIN)/python
 
 bench: $(STAMP)  ## against a bare PyTorch loop and the peers, interleaved (45 minutes): docs/benchmark.md
 	$(BIN)/python benchmarks/run.py $(BENCH)
 
+torture: $(STAMP)  ## kills, damaged files, full disks, bad clients, wrong configurations (90 minutes): docs/torture.md
+	$(BIN)/python torture/run.py $(TORTURE)
+
 hooks: $(STAMP)  ## check before every commit and push
 	$(BIN)/pre-commit install --hook-type pre-commit --hook-type pre-push
 
 clean:
-	rm -rf $(VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .browser runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

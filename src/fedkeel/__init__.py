@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in `_
         Pathological,
     )
     from fedkeel.errors import (
+        ClientFailed,
         ConfigError,
         DataError,
         Diverged,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in `_
     )
     from fedkeel.experiments.grid import RunGrid, compare, sweep
     from fedkeel.experiments.loading import load
+    from fedkeel.faults import Faults
     from fedkeel.methods import (
         METHODS,
         MOON,
@@ -81,6 +83,7 @@ __all__ = [
     "Adaptive",
     "Algorithm",
     "Callback",
+    "ClientFailed",
     "Cohort",
     "ConfigError",
     "DataError",
@@ -91,6 +94,7 @@ __all__ = [
     "Diverged",
     "Drop",
     "EarlyStop",
+    "Faults",
     "FedACG",
     "FedANAG",
     "FedAdagrad",
@@ -159,6 +163,7 @@ __all__ = [
 _SUBPACKAGES = ("data", "metrics", "models", "probes")
 _MODULES = (
     "errors",
+    "faults",
     "work",
     "vector",
     "algorithm",

@@ -22,6 +22,8 @@ RUN_COLUMNS = (
     "bytes_up",
     "seconds",
 )
+LEFT_OUT = "left_out"  # clients that failed in a round, with the reasons; only in rounds where there are some
+LOST_WORKERS = "lost_workers"  # of a round: workers and machines that were lost, each in a line
 VALIDATION = "validation_"  # begins the columns of validation data, as validation_accuracy
 PROBE_COLUMNS = ("global_update", "local_updates", "drift", "divergence", "diversity")
 COLUMNS = RUN_COLUMNS + PROBE_COLUMNS

@@ -198,17 +198,25 @@ class RunProgress:
 
     def row(self, row: Mapping[str, Any]) -> None:
         """Show a round of the current run."""
-        index, score = self.current, shown_score(row)
-        self.times.count(evaluated=score is not None)
-        self.done[index] = row["round"] + 1
-        before = self.scores[index]
-        if score is not None or before is None or before.name == _TRAINING:
-            self.scores[index] = score or ShownScore(_TRAINING, f"{row['train_loss']:.4f}")
+        index = self.current
+        self.times.count(evaluated=shown_score(row) is not None)
+        if self._note(index, row):
             self.recent = [*self.recent, row][-_RECENT:]
         if self.notebook is not None:
             self.notebook.show(*self._overall(), f"{self._about(index)}{self._left(', {} left')}")
         elif self.live is None and self._line_is_due():
             self._print(f"{self._about(index)}{self._left(', {} left')}")
+
+    def follow(self, index: int, row: Mapping[str, Any]) -> None:
+        """Show the last round of one of several runs that go on side by side."""
+        if self.done[index] == row["round"] + 1:
+            return
+        self.current, self.states[index] = index, _RUNNING
+        self._note(index, row)
+        if self.notebook is not None:
+            self.notebook.show(*self._overall(), self._about(index))
+        elif self.live is None and self._line_is_due():
+            self._print(self._about(index))
 
     def end(
         self, index: int, state: str, accuracy: float | None, *, rounds: int | None = None, keep: bool = False
@@ -226,6 +234,15 @@ class RunProgress:
             self.notebook.show(*self._overall(), f"{self._about(index)}, {state}", last=True)
         elif keep or self.live is None:
             self._print(f"{self._about(index)}, {state}")
+
+    def _note(self, index: int, row: Mapping[str, Any]) -> bool:
+        """Keep how far a run is, and its score; tell whether the row says something of that."""
+        score, before = shown_score(row), self.scores[index]
+        self.done[index] = row["round"] + 1
+        if score is None and before is not None and before.name != _TRAINING:
+            return False
+        self.scores[index] = score or ShownScore(_TRAINING, f"{row['train_loss']:.4f}")
+        return True
 
     def _overall(self) -> tuple[int, int]:
         """Return the rounds that are done or will not come any more, and all."""

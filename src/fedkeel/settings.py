@@ -12,8 +12,9 @@ from fedkeel.columns import VALIDATION
 from fedkeel.data.federation import Federation
 from fedkeel.data.samples import Samples
 from fedkeel.errors import ConfigError
+from fedkeel.faults import Faults
 from fedkeel.methods.stages import Stages, as_stages
-from fedkeel.options import RunOptions
+from fedkeel.options import FaultOptions, RunOptions
 from fedkeel.probes.base import Probe
 from fedkeel.reducers import Mean, Reducer
 from fedkeel.task import Task
@@ -26,7 +27,7 @@ else:  # pydantic leaves them alone: the validators below check them
     Method = AnyReducer = Any
 
 
-class RunSettings(RunOptions):
+class RunSettings(RunOptions, FaultOptions):
     """Everything that decides the numbers of a run; how it is executed is `Execution`."""
 
     task: InstanceOf[Task]
@@ -35,6 +36,7 @@ class RunSettings(RunOptions):
     work: InstanceOf[Work]
     reducer: AnyReducer = Field(default_factory=Mean)
     probes: tuple[InstanceOf[Probe], ...] = ()
+    faults: InstanceOf[Faults] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -76,6 +78,27 @@ class RunSettings(RunOptions):
         clients = len(self.federation)
         if not 1 <= self.cohort_size <= clients:
             raise ConfigError(f"cohort = {self.cohort}: there are {clients} clients, so give 1 to {clients}")
+        return self
+
+    @model_validator(mode="after")
+    def _can_leave_out(self) -> RunSettings:
+        if self.faults is not None and not self.leaves_out:
+            raise ConfigError(
+                f"faults = {self.faults!r}: these clients fail on purpose: say that the run goes on without "
+                "them, on_client_error='leave_out'"
+            )
+        if self.min_clients != 1 and not self.leaves_out:
+            raise ConfigError(
+                f"min_clients = {self.min_clients}: on_client_error='stop' asks for all clients: set it to "
+                "'leave_out', or leave min_clients away"
+            )
+        count = self.min_clients if isinstance(self.min_clients, int) else 1
+        most = self.cohort_size if self.sampling == "fixed" else len(self.federation)
+        if not 1 <= count <= most:
+            raise ConfigError(
+                f"min_clients = {self.min_clients}: a round has {most} clients, so give 1 to {most}, or a "
+                "fraction of them (0.5)"
+            )
         return self
 
     @model_validator(mode="after")

@@ -45,6 +45,10 @@ SEVERAL = {  # what differs between commands, and how
         "Clients held out of training.",
         "Clients held out of training, to replace others; by default 5.",
     },
+    "--parallel": {
+        "Runs at a time; by default one per core.",
+        "Trials at a time: they are drawn together, not knowing of each other.",
+    },
     "--out": {
         "Where to keep it; by default a new directory below runs/.",
         "Keep what is measured, to go on after an interruption; else nothing is kept.",

@@ -16,6 +16,7 @@ from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.expression import parse_method, spell_method
 from fedkeel.experiments.scoring import check_scoring
 from fedkeel.files import storage_errors, write_durably
+from fedkeel.options import Execution
 from fedkeel.report.measures import Measure, parse_measure
 from fedkeel.report.table_columns import COLUMNS, parse_columns
 from fedkeel.report.tables import Trial
@@ -25,7 +26,7 @@ from fedkeel.tomlfile import dump, inline
 if TYPE_CHECKING:
     from fedkeel.running.round import Row
 
-SPEED_ONLY = ("rounds", "engine", "threads", "workers", "checkpoint_every", "keep_memories", "target")
+SPEED_ONLY = ("rounds", "target", *(name for name in Execution.model_fields if name != "device"))
 
 
 class PlannedRun(NamedTuple):
@@ -39,6 +40,11 @@ class PlannedRun(NamedTuple):
     def seed(self) -> int:
         """The run's seed."""
         return self.experiment.seed
+
+    @property
+    def sendable(self) -> tuple[str, dict[str, Any], str]:
+        """Return what `run_planned` takes."""
+        return self.method, self.experiment.table(), str(self.directory)
 
     def finished(self) -> list[dict[str, Any]] | None:
         """Return the rows of a run that is done already, None where there is something left to do."""
@@ -58,6 +64,11 @@ class PlannedRun(NamedTuple):
         except Diverged as problem:
             return Trial(self.method, self.seed, read_rows(self.directory), str(problem))
         return Trial(self.method, self.seed, result.history)
+
+
+def run_planned(label: str, table: Mapping[str, Any], directory: str) -> Trial:
+    """Do one planned run, from what can be sent to another process."""
+    return PlannedRun(label, Experiment.from_table(table), Path(directory)).run()
 
 
 class Comparison(NamedTuple):

@@ -19,6 +19,7 @@ from pydantic import BeforeValidator, Field, field_validator
 from fedkeel.errors import ConfigError, DataError, FedkeelError, did_you_mean
 from fedkeel.experiments.expression import (
     parse_augment,
+    parse_faults,
     parse_method,
     parse_noise,
     parse_optimizer,
@@ -26,9 +27,9 @@ from fedkeel.experiments.expression import (
     parse_schedule,
     parse_split,
 )
-from fedkeel.experiments.sections import ALL, DataSettings, ModelSettings, check_text
+from fedkeel.experiments.sections import ALL, NONE, DataSettings, ModelSettings, check_text
 from fedkeel.frozen import Count
-from fedkeel.options import Execution, RunOptions
+from fedkeel.options import Execution, FaultOptions, RunOptions
 from fedkeel.tomlfile import dump
 from fedkeel.work import Work
 
@@ -70,7 +71,15 @@ def _read_work(given: object) -> object:
         raise ConfigError(re.sub("^Work: ", "work.", str(problem), flags=re.MULTILINE)) from None
 
 
-class Experiment(RunOptions, Execution):
+def _read_faults(given: object) -> Any:
+    if isinstance(given, str) and given.strip().lower() == NONE:
+        return None
+    if given is not None:
+        check_text("faults", parse_faults, given)
+    return given
+
+
+class Experiment(RunOptions, FaultOptions, Execution):
     """Everything that defines a run from files. The defaults train digits on unlike clients."""
 
     method: str = Field("FedAvg", description='Method, as scaffold or "relaxed(fedcm, beta=0.1)".')
@@ -79,6 +88,9 @@ class Experiment(RunOptions, Execution):
     target: Annotated[float, Field(gt=0, le=1)] | None = Field(None, description="Accuracy to reach, as 0.9.")
     probes: list[ProbeText] | None = Field(
         None, description='Diagnostic, as divergence or "diversity(every=5)"; repeatable.'
+    )
+    faults: Annotated[str | None, BeforeValidator(_read_faults)] = Field(
+        None, description='Clients that fail on purpose, as "Faults(drop=0.1)"; needs leave_out.'
     )
     data: DataSettings = DataSettings()
     model: ModelSettings = ModelSettings()
@@ -233,7 +245,8 @@ class Experiment(RunOptions, Execution):
             algorithm=self.algorithm(),
             work=self.work,
             probes=tuple(parse_probe(probe) for probe in self.probes or ()),
-            **{name: getattr(self, name) for name in RunOptions.model_fields},
+            faults=None if self.faults is None else parse_faults(self.faults),
+            **{name: getattr(self, name) for name in (*RunOptions.model_fields, *FaultOptions.model_fields)},
         )
 
     def execution(self) -> Execution:

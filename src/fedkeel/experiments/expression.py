@@ -101,6 +101,11 @@ def parse_probe(text: str) -> Any:
     return _made_of(text, probe_names(), kind="probe")
 
 
+def parse_faults(text: str) -> Any:
+    """Return the simulated faults that a text describes."""
+    return _made_of(text, fault_names(), kind="kind of fault")
+
+
 def parse_init(text: str) -> Any:
     """Return the pre-training that a text describes."""
     return _made_of(text, init_names(), kind="kind of initial weights")
@@ -160,6 +165,13 @@ def schedule_names() -> Names:
     from fedkeel.work import Drop, InverseRoot, InverseTime  # noqa: PLC0415
 
     return _by_name((Drop, InverseTime, InverseRoot))
+
+
+def fault_names() -> Names:
+    """Return what may stand in the expression of simulated faults."""
+    from fedkeel.faults import Faults  # noqa: PLC0415
+
+    return _by_name((Faults,))
 
 
 def init_names() -> Names:

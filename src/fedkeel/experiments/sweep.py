@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from fedkeel.errors import ConfigError
 from fedkeel.experiments import sweep_report
-from fedkeel.experiments.comparison import SPEED_ONLY, PlannedRun, changes
+from fedkeel.experiments.comparison import SPEED_ONLY, PlannedRun, changes, run_planned
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.experiments.parallel import run_in_parallel
+from fedkeel.experiments.placement import ONE_BY_ONE, Placement
 from fedkeel.experiments.scoring import check_scoring
 from fedkeel.experiments.sweep_report import SWEEP_FILE, SweepOutcome
 from fedkeel.files import storage_errors, write_durably
@@ -120,9 +120,13 @@ class Sweep(NamedTuple):
 
 
 def play(
-    sweep: Sweep, out: Path, *, workers: int = 1, done: Callable[[Trial, int, bool], None] | None = None
+    sweep: Sweep,
+    out: Path,
+    *,
+    placement: Placement = ONE_BY_ONE,
+    done: Callable[[Trial, int, bool], None] | None = None,
 ) -> list[Trial]:
-    """Run what is not run yet, `workers` at a time.
+    """Run what is not run yet, where `placement` says.
 
     `done` hears of each run, how many there are now, and whether it was there already.
     """
@@ -142,18 +146,13 @@ def play(
             open_jobs.append(job)
         else:
             take(Trial(job.method, job.seed, rows), kept=True)
-    if workers == 1:
+    if placement.one_by_one:
         for job in open_jobs:
-            take(_run(job.method, job.experiment.table(), str(job.directory)))
-    elif open_jobs:
-        calls = {j.directory: (j.method, j.experiment.table(), str(j.directory)) for j in open_jobs}
-        run_in_parallel(_run, calls, workers, lambda _, trial: take(trial))
+            take(job.run())
+    else:
+        calls = {str(job.directory): job.sendable for job in open_jobs}
+        placement.run(run_planned, calls, out, lambda _, trial: take(trial))
     return [trials[value, seed] for value in sweep.values for seed in sweep.seeds]
-
-
-def _run(label: str, table: dict[str, Any], directory: str) -> Trial:
-    """Do one run; a worker of its own gives it one thread, so that workers do not fight for cores."""
-    return PlannedRun(label, Experiment.from_table(table), Path(directory)).run()
 
 
 def conclude(sweep: Sweep, trials: Sequence[Trial]) -> SweepOutcome:

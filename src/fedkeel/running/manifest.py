@@ -82,6 +82,8 @@ def identity_of(context: RunContext) -> dict[str, Any]:
     }
     if context.panel.asked:
         identity["probes"] = [stable_name(probe) for probe in context.panel.asked]
+    if settings.faults is not None:
+        identity["faults"] = stable_name(settings.faults)
     if not (stages.needs_horizon or settings.work.needs_horizon):
         del identity["rounds"]  # a run may be made longer
     return identity

@@ -10,9 +10,9 @@ from typing import Any
 from torch import Tensor
 
 from fedkeel.errors import ConfigError
+from fedkeel.interrupts import uninterrupted
 from fedkeel.records import ClientMemory, leaves, rebuild
 from fedkeel.running.checkpoints import Checkpoints, Loaded
-from fedkeel.running.interrupts import uninterrupted
 from fedkeel.running.round import RunState
 from fedkeel.running.run_directory import RunDirectory
 from fedkeel.running.session import Session

@@ -7,10 +7,11 @@ import time
 from typing import Any, NamedTuple
 
 from fedkeel.algorithm import Algorithm, model_of
-from fedkeel.columns import VALIDATION
+from fedkeel.columns import LEFT_OUT, LOST_WORKERS, VALIDATION
 from fedkeel.data.samples import as_samples
-from fedkeel.engines.contract import Choice, CohortResult, Engine, RoundRequest
-from fedkeel.errors import Diverged
+from fedkeel.engines.contract import Choice, CohortResult, Engine, RoundRequest, UploadShapes
+from fedkeel.engines.outcome import upload_shapes
+from fedkeel.errors import Diverged, TooFewClients
 from fedkeel.methods.stages import Stages
 from fedkeel.oracle import Oracle
 from fedkeel.probes.base import Columns, RoundView
@@ -22,6 +23,8 @@ from fedkeel.settings import RunSettings
 from fedkeel.vector import Vector, norm
 
 Row = dict[str, Any]
+
+_SHOWN_FAILURES = 5
 
 
 class RunState(NamedTuple):
@@ -36,7 +39,10 @@ class RunState(NamedTuple):
 
 
 class RunContext(NamedTuple):
-    """Everything that is fixed for a run; `stages` have their boundaries in rounds."""
+    """Everything that is fixed for a run; `stages` have their boundaries in rounds.
+
+    `shapes` are those of each stage's uploads, filled in when a stage has its first round.
+    """
 
     settings: RunSettings
     stages: Stages
@@ -45,6 +51,7 @@ class RunContext(NamedTuple):
     oracle: Oracle
     panel: ProbePanel
     choice: Choice
+    shapes: dict[int, UploadShapes | None]
 
     def algorithm(self, state: RunState) -> Algorithm:
         """Return the method of the present stage."""
@@ -63,6 +70,11 @@ class FinishedRound(NamedTuple):
     result: CohortResult
     after: RunState
 
+    @property
+    def accepted(self) -> list[int]:
+        """Return the clients whose results count, in drawn order."""
+        return accepted_clients(self.request, self.result)
+
 
 class RoundOutcome(NamedTuple):
     """What a round changes: state and memories; its row; and the seconds that were not training."""
@@ -77,6 +89,7 @@ def play_round(context: RunContext, state: RunState, store: Store) -> RoundOutco
     """Play one round."""
     request = prepare(context, state)
     result = context.engine.run(request, memories_of(context, state, store, request))
+    check_quorum(context, request, result)
     finished = FinishedRound(state, request, result, aggregate(context, state, request, result))
     trained = time.perf_counter()
     scores = evaluate(context, finished.after)
@@ -101,6 +114,39 @@ def prepare(context: RunContext, state: RunState) -> RoundRequest:
         clients,
         context.population.weigh(clients),
         context.panel.at_clients(state.probes, state.round, settings.rounds),
+        _shapes(context, state) if settings.leaves_out else None,
+    )
+
+
+def _shapes(context: RunContext, state: RunState) -> UploadShapes | None:
+    """Return the shapes that uploads of the present stage must have."""
+    if state.stage not in context.shapes:
+        algorithm = context.algorithm(state)
+        down = algorithm.broadcast(state.server)
+        context.shapes[state.stage] = upload_shapes(algorithm, down, state.x0)
+    return context.shapes[state.stage]
+
+
+def accepted_clients(request: RoundRequest, result: CohortResult) -> list[int]:
+    """Return the clients of a round whose results count, in drawn order."""
+    left_out = {failure.client for failure in result.left_out}
+    return [client for client in request.clients if client not in left_out]
+
+
+def check_quorum(context: RunContext, request: RoundRequest, result: CohortResult) -> None:
+    """Raise where too few of a round's clients answered; `Diverged` where that is all that is wrong."""
+    settings, drawn = context.settings, len(request.clients)
+    answered, needed = len(result.clients), settings.quorum(drawn)
+    if answered >= needed:
+        return
+    diverged = [failure.diverged for failure in result.left_out]
+    if diverged[0] is not None and None not in diverged:
+        raise diverged[0]
+    told = "; ".join(f"client {one.client}: {one.reason}" for one in result.left_out[:_SHOWN_FAILURES])
+    more = len(result.left_out) - _SHOWN_FAILURES
+    raise TooFewClients(
+        f"round {request.round}: {answered} of {drawn} clients answered, and min_clients = "
+        f"{settings.min_clients} asks for {needed} ({told}{f'; and {more} more' if more > 0 else ''})"
     )
 
 
@@ -116,7 +162,9 @@ def memories_of(
 
 def aggregate(context: RunContext, state: RunState, request: RoundRequest, result: CohortResult) -> RunState:
     """Return the state after a round, the probes' still as they were."""
-    cohort = context.population.cohort(state.round, context.settings.rounds, list(request.clients))
+    assert result.upload is not None
+    accepted = accepted_clients(request, result)
+    cohort = context.population.cohort(state.round, context.settings.rounds, accepted)
     server = request.algorithm.aggregate(state.server, result.upload.up, cohort)
     return state._replace(round=state.round + 1, server=server, buffers=result.upload.buffers)
 
@@ -152,6 +200,10 @@ def describe(context: RunContext, finished: FinishedRound, scores: Row) -> Row:
         "bytes_down": (nbytes(request.down) + nbytes(request.buffers)) * len(request.clients),
         "bytes_up": result.bytes_up,
     }
+    if result.left_out:
+        row[LEFT_OUT] = [{"client": one.client, "reason": one.reason} for one in result.left_out]
+    if result.lost_workers:
+        row[LOST_WORKERS] = list(result.lost_workers)
     for name, what in (("norm", "norm of the model"), ("loss", "loss"), (f"{VALIDATION}loss", "loss")):
         if row.get(name) is not None and not math.isfinite(row[name]):
             raise Diverged(
@@ -168,7 +220,7 @@ def report(context: RunContext, finished: FinishedRound, row: Row) -> tuple[Colu
         run=run_view(context.settings, context.oracle),
         round=before.round,
         algorithm=request.algorithm,
-        clients=request.clients,
+        clients=finished.accepted,
         down=request.down,
         before=before.server,
         after=after.server,
@@ -182,6 +234,6 @@ def report(context: RunContext, finished: FinishedRound, row: Row) -> tuple[Colu
 
 
 def kept_memories(finished: FinishedRound) -> dict[int, ClientMemory]:
-    """Return the cohort's new memories; a client that keeps nothing is not in the store."""
-    results = zip(finished.request.clients, finished.result.clients, strict=True)
+    """Return the accepted clients' new memories; a client that keeps nothing is not in the store."""
+    results = zip(finished.accepted, finished.result.clients, strict=True)
     return {client: result.memory for client, result in results if worth_keeping(result.memory)}

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fedkeel.columns import LOST_WORKERS
 from fedkeel.errors import StorageError
 from fedkeel.files import (
     json_text,
@@ -28,7 +29,7 @@ from fedkeel.files import (
     write_durably,
 )
 
-TIMINGS = ("seconds",)
+TIMINGS = ("seconds", LOST_WORKERS)  # what may differ between two equal runs; no worker is lost in most
 _RESTORE = "restore it, or start anew in another directory"
 CLIENTS_FILE = "clients.jsonl"
 
@@ -81,7 +82,7 @@ class RunDirectory:
 
     def append(self, row: Mapping[str, Any], spent: Mapping[str, float]) -> None:
         """Add a round's row; timings, and the seconds of evaluation and probes, go to a file of their own."""
-        timing = {"round": row["round"], **{name: row[name] for name in TIMINGS}, **spent}
+        timing = {"round": row["round"], **{name: row[name] for name in TIMINGS if name in row}, **spent}
         lasting = {name: value for name, value in row.items() if name not in TIMINGS}
         with storage_errors(self.path):
             for name, part in (("metrics.jsonl", lasting), ("timings.jsonl", timing)):
@@ -150,7 +151,8 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     for index, row in enumerate(read_json_lines(path / "metrics.jsonl")):
         if row.get("round") != index:
             break
-        rows.append({**row, **{name: timings.get(index, {}).get(name, 0.0) for name in TIMINGS}})
+        timing = {"seconds": 0.0, **timings.get(index, {})}
+        rows.append({**row, **{name: timing[name] for name in TIMINGS if name in timing}})
     return rows
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from fedkeel.engines import make_engine, settle
 from fedkeel.engines.serial import threads
+from fedkeel.interrupts import uninterrupted
 from fedkeel.options import Execution
 from fedkeel.oracle import Oracle, device_of
 from fedkeel.running.best import BestKeeper
-from fedkeel.running.interrupts import uninterrupted
 from fedkeel.running.panel import assemble
 from fedkeel.running.population import Population
 from fedkeel.running.preflight import check, check_leftovers, check_optimizer, warn_of_growth
@@ -89,7 +89,7 @@ def open_session(settings: RunSettings, execution: Execution | None = None) -> S
     choice = settle(settings, execution, oracle)
     engine = make_engine(settings, execution, oracle, choice)
     stages, population = settings.played_stages, Population.of(settings)
-    context = RunContext(settings, stages, population, engine, oracle, panel, choice)
+    context = RunContext(settings, stages, population, engine, oracle, panel, choice, {})
     return Session(context, first_state(context))
 
 

@@ -13,7 +13,9 @@ import torch
 
 from fedkeel.algorithm import Algorithm
 from fedkeel.data.federation import Federation
-from fedkeel.errors import ConfigError, Diverged, Stopped, StorageError
+from fedkeel.errors import ConfigError, FedkeelError, Stopped, StorageError
+from fedkeel.faults import Faults
+from fedkeel.interrupts import stoppable, uninterrupted
 from fedkeel.methods.stages import Stages
 from fedkeel.options import Execution
 from fedkeel.probes.base import Probe
@@ -21,7 +23,6 @@ from fedkeel.reducers import Mean, Reducer
 from fedkeel.running.best import BestKeeper
 from fedkeel.running.callbacks import CallbackLike, CallbackList
 from fedkeel.running.ending import result_of, with_clients, write_end
-from fedkeel.running.interrupts import uninterrupted
 from fedkeel.running.manifest import describe, evaluated_as_before, manifest_of, same_experiment, same_start
 from fedkeel.running.recorder import Recorder
 from fedkeel.running.result import Result
@@ -57,8 +58,16 @@ def train(
     keep_memories: bool = False,
     threads: int | None = None,
     workers: int | None = None,
+    address: str | None = None,
+    num_cpus: float | None = None,
+    num_gpus: float | None = None,
     device: str | torch.device = "cpu",
     probes: Sequence[Probe] = (),
+    on_client_error: Literal["stop", "leave_out"] = "stop",
+    min_clients: int | float = 1,
+    client_seconds: float | None = None,
+    max_upload_norm: float | None = None,
+    faults: Faults | None = None,
     callback: CallbackLike | Sequence[CallbackLike] | None = None,
     progress: bool | None = None,
     experiment: Mapping[str, Any] | None = None,
@@ -73,7 +82,8 @@ def train(
         cohort: clients per round: a count (int) or a fraction (float).
         work: a client's local work.
         seed: all randomness of the run comes from here; no global state is read or left changed.
-        engine: "serial", "stacked", "stacked-uncompiled", "processes", or "auto" to take what suits the run.
+        engine: "serial", "stacked", "stacked-uncompiled", "processes", "ray" (needs `fedkeel[ray]`), or
+            "auto" to take what suits the run on this machine.
         run_dir: where to keep the run; without it nothing is written.
         resume: go on from what `run_dir` holds, or start where it holds nothing.
         sampling: "fixed" draws exactly the cohort, "bernoulli" each client with that probability.
@@ -86,9 +96,20 @@ def train(
         keep_memories: keep what the clients remember when the run is finished. Without it a method whose
             clients remember something cannot go on with more rounds later; the other methods can.
         threads: threads of a local step; by default from the size of a step.
-        workers: processes of the engine "processes"; by default one per core.
+        workers: processes of the engine "processes", and of "ray" on this machine; by default one per core.
+        address: cluster of the engine "ray", as "head:6379" or "auto"; by default Ray is started here,
+            and ended with the run.
+        num_cpus: CPUs that a client takes of a node of the engine "ray"; by default as many as `threads`.
+        num_gpus: GPUs that a client takes of a node; 0.25 lets four clients share one. By default none.
         device: where the model and its vectors live.
         probes: diagnostics beside the ones that are always on, as in `[fk.probes.Divergence(every=5)]`.
+        on_client_error: what a client does to the run that fails (an exception, NaN or infinite values, a
+            wrong shape, a deadline): "stop" it, or "leave_out" that client; the row says `left_out`.
+        min_clients: with "leave_out", the clients that must answer in a round: a count, or a fraction of
+            those drawn. With fewer the run ends with `TooFewClients`.
+        client_seconds: a client that takes longer for its round has failed.
+        max_upload_norm: a client that sends more than this, by norm, has failed.
+        faults: clients that fail on purpose, as in `fk.Faults(drop=0.1)`; needs "leave_out".
         callback: called with each round's row; it may return True to end the run. Or a `Callback`, as
             `EarlyStop(patience=5)`; or a list of them.
         progress: show how far it is. By default only on a terminal (on stderr) and in a notebook.
@@ -108,11 +129,19 @@ def train(
         eval_every=eval_every,
         evaluate_on=evaluate_on,
         probes=probes,  # type: ignore[arg-type]  # made a tuple there
+        on_client_error=on_client_error,
+        min_clients=min_clients,
+        client_seconds=client_seconds,
+        max_upload_norm=max_upload_norm,
+        faults=faults,
     )
     execution = Execution(
         engine=engine,
         threads=threads,
         workers=workers,
+        address=address,
+        num_cpus=num_cpus,
+        num_gpus=num_gpus,
         device=str(device),
         checkpoint_every=checkpoint_every,
         keep_memories=keep_memories,
@@ -145,7 +174,7 @@ def run(
     before = _begun(run_dir, resume)
     if before is not None:
         execution, settings = execution.as_before(before), evaluated_as_before(settings, before)
-    with closing(open_session(settings, execution)) as session:
+    with stoppable(), closing(open_session(settings, execution)) as session:
         session.best = _best_keeper(session, callbacks)
         if run_dir is None:
             stopped_by = _play(session, None, {}, callbacks)
@@ -233,23 +262,32 @@ def _play(
         if recorder is not None and session.state.round:
             recorder.checkpoint(session)
         return stopped_by
-    except KeyboardInterrupt:
-        where, total = _rescued(session, recorder), session.context.settings.rounds
-        stop = Stopped(f"stopped after {session.state.round} of {total} rounds{where}")
-        stop.result = _partial(session, recorder, manifest)
+    except KeyboardInterrupt as interrupt:
+        with uninterrupted(forget=True):
+            where, total = _rescued(session, recorder), session.context.settings.rounds
+            name = getattr(interrupt, "name", None)
+            by = "" if name in (None, "SIGINT") else f" by {name}"
+            stop = Stopped(f"stopped{by} after {session.state.round} of {total} rounds{where}")
+            stop.result = _partial(session, recorder, manifest)
         raise stop from None
-    except Diverged as problem:
-        where = _rescued(session, recorder)
-        told = Diverged(f"{problem}{where}", round=problem.round, client=problem.client)
-        told.result = _partial(session, recorder, manifest)
-        raise told from None
     except Exception as problem:
-        if not isinstance(problem, StorageError):
-            with suppress(StorageError):
-                total, where = session.context.settings.rounds, _rescued(session, recorder)
-                problem.add_note(f"fedkeel: after {session.state.round} of {total} rounds{where}")
-        _attach(problem, _partial(session, recorder, manifest))
+        with uninterrupted(forget=True):
+            _save_what_there_is(session, recorder, problem)
+            _attach(problem, _partial(session, recorder, manifest))
         raise
+
+
+def _save_what_there_is(session: Session, recorder: Recorder | None, problem: Exception) -> None:
+    """Write a checkpoint of the finished rounds, and say so in an exception that ends a run."""
+    if isinstance(problem, StorageError):
+        return
+    with suppress(StorageError):
+        where = _rescued(session, recorder)
+        if isinstance(problem, FedkeelError):
+            problem.args = (f"{problem}{where}",)
+        else:
+            total = session.context.settings.rounds
+            problem.add_note(f"fedkeel: after {session.state.round} of {total} rounds{where}")
 
 
 def _rescued(session: Session, recorder: Recorder | None) -> str:

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from multiprocessing.connection import wait
 from typing import Any
 
+from fedkeel.engines.jobs.pickles import Known, Spans
+from fedkeel.engines.jobs.queue import JobQueue
 from fedkeel.engines.pool.forkserver import PoolWorker
-from fedkeel.engines.pool.queue import JobQueue
-from fedkeel.engines.pool.sharing import Known, SharedFile, Spans
+from fedkeel.engines.pool.sharing import SharedFile
 from fedkeel.errors import TooFewClients
 
 HANG_SECONDS = 60.0  # a worker without a sign of life for so long hangs, and no job gets less time
@@ -50,9 +51,9 @@ class WorkerPool:
         try:
             while not queue.finished:
                 self._start_missing()
-                self._hand_out(queue, shared)
+                self._hand_out(queue, shared, take)
                 self._collect(queue, take)
-                self._end_hanging(queue)
+                self._end_hanging(queue, take)
         except BaseException:  # an interrupt too: workers amid a job are of no more use
             self.close()
             raise
@@ -88,7 +89,7 @@ class WorkerPool:
                 if failure is not None:
                     raise pickle.loads(failure)
 
-    def _hand_out(self, queue: JobQueue, shared: Spans) -> None:
+    def _hand_out(self, queue: JobQueue, shared: Spans, take: Callable[[Any, Any], None]) -> None:
         """Give jobs to the workers that have none."""
         for worker in [worker for worker in self._workers if not worker.jobs]:
             jobs = queue.next()
@@ -97,7 +98,7 @@ class WorkerPool:
             try:
                 worker.give(jobs, self._version, shared, self._known)
             except OSError:  # it died while it had nothing to do
-                queue.lost(jobs, self._remove(worker))
+                self._lost(queue, worker, self._remove(worker), take)
 
     def _collect(self, queue: JobQueue, take: Callable[[Any, Any], None]) -> None:
         """Wait for results, but not for long."""
@@ -107,7 +108,7 @@ class WorkerPool:
             try:
                 results = worker.take()
             except (EOFError, OSError):
-                queue.lost(jobs, self._remove(worker, over=jobs[0].name))
+                self._lost(queue, worker, self._remove(worker, over=jobs[0].name), take)
                 continue
             self._early_deaths = 0
             self._slowest = max(self._slowest, seconds)
@@ -120,7 +121,7 @@ class WorkerPool:
                     queue.done(job)
                     take(job, result)
 
-    def _end_hanging(self, queue: JobQueue) -> None:
+    def _end_hanging(self, queue: JobQueue, take: Callable[[Any, Any], None]) -> None:
         """End workers that give no sign of life, or take far longer than their peers."""
         elapsed = time.monotonic() - self._last_look
         if elapsed < _LOOK_SECONDS:
@@ -132,7 +133,20 @@ class WorkerPool:
             limit = max(HANG_SECONDS, _HANG_FACTOR * slowest) if slowest else math.inf
             if worker.silent > HANG_SECONDS or worker.seconds > limit:
                 self._remove(worker, over=worker.jobs[0].name)
-                queue.lost(worker.jobs, f"it hung for {worker.seconds:.0f} s")
+                self._lost(queue, worker, f"it hung for {worker.seconds:.0f} s", take, hung=True)
+
+    def _lost(
+        self,
+        queue: JobQueue,
+        worker: PoolWorker,
+        how: str,
+        take: Callable[[Any, Any], None],
+        *,
+        hung: bool = False,
+    ) -> None:
+        """Give back the jobs of a worker that has ended; `take` has the failure of one that is given up."""
+        for job, failure in queue.lost(worker.jobs, how, hung=hung):
+            take(job, failure)
 
     def _remove(self, worker: PoolWorker, over: str = "its start") -> str:
         """End a worker that is of no more use; return how it ended."""

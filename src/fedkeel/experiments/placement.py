@@ -1,0 +1,68 @@
+"""Where independent runs are made: one after another, in processes of this machine, or on a Ray cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from fedkeel.errors import ConfigError
+from fedkeel.experiments.experiment import Experiment
+from fedkeel.experiments.parallel import Found, Key, run_in_parallel
+
+
+class Placement(NamedTuple):
+    """Runs `workers` at a time in processes of this machine; or on a Ray cluster, as many as it has room for.
+
+    Without an `address` Ray is started on this machine.
+    """
+
+    workers: int = 1
+    on: Literal["ray"] | None = None
+    address: str | None = None
+
+    @classmethod
+    def of(
+        cls, workers: int, on: Literal["ray"] | None, experiment: Experiment
+    ) -> tuple[Placement, Experiment]:
+        """Return where the runs of an experiment are made, and the experiment of each run.
+
+        On a cluster the experiment's `address` is that of the runs, each of which has an engine of its own.
+        """
+        if on is None:
+            return cls(workers), experiment
+        if experiment.engine == "ray":
+            raise ConfigError(
+                "--on ray with engine = 'ray': spread the runs over the cluster (--on ray), or the clients "
+                "of one run after another (--engine ray): leave one of them out"
+            )
+        return cls(workers, on, experiment.address), experiment.model_copy(update={"address": None})
+
+    @property
+    def one_by_one(self) -> bool:
+        """Tell whether runs are made in this process, one after another."""
+        return self.on is None and self.workers == 1
+
+    def run(
+        self,
+        function: Callable[..., Found],
+        jobs: Mapping[Key, tuple[Any, ...]],
+        out: Path,
+        take: Callable[[Key, Found], None],
+        meanwhile: Callable[[], None] | None = None,
+    ) -> None:
+        """Call a function with each job's arguments; `take` gets each result as it comes.
+
+        Runs keep themselves below `out`.
+        """
+        if not jobs:
+            return
+        if self.on is None:
+            run_in_parallel(function, jobs, self.workers, take, meanwhile)
+            return
+        from fedkeel.experiments.on_ray import run_on_ray  # noqa: PLC0415  an extra
+
+        run_on_ray(function, jobs, take, meanwhile, address=self.address, out=out)
+
+
+ONE_BY_ONE = Placement()
