@@ -17,6 +17,9 @@ from fedkeel.frozen import Count, FrozenModel, Positive, Seed
 ENGINES = ("auto", "serial", "stacked", "stacked-uncompiled", "processes", "ray")
 
 
+Threads = Annotated[Count, Field(le=1024)]  # of more the system's libraries end the process
+
+
 class RunOptions(FrozenModel):
     """What defines a run besides its task, data, method and local work."""
 
@@ -96,10 +99,10 @@ class Execution(FrozenModel):
     """How a run is executed; no result depends on it but for the last bits."""
 
     engine: str = Field("auto", description=f"How clients are run: {', '.join(ENGINES)}.")
-    threads: Count | None = Field(
+    threads: Threads | None = Field(
         None, description="Threads of a local step; by default from the size of a step."
     )
-    workers: Count | None = Field(
+    workers: Threads | None = Field(
         None, description="Processes of the engines processes and ray here; by default one per core."
     )
     address: str | None = Field(

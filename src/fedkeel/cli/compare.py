@@ -111,10 +111,8 @@ def _run_comparison(
         else:
             trials = _train_elsewhere(comparison, out, placement, quiet=as_json)
     except (Stopped, TooFewClients) as problem:
-        before = "
-" if isinstance(problem, Stopped) else ""
-        problem.args = (f"{before}{problem}
-resume with: fedkeel resume {shlex.quote(str(out))}",)
+        before = "\n" if isinstance(problem, Stopped) else ""
+        problem.args = (f"{before}{problem}\nresume with: fedkeel resume {shlex.quote(str(out))}",)
         raise
     comparison.save(out)
     found = report(comparison, trials, out)

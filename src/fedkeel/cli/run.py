@@ -88,16 +88,7 @@ def resume(
         raise StorageError(f"{directory}: {paths.about_study(directory, kind)}")
     from fedkeel.running.run_directory import read_manifest, read_rows  # noqa: PLC0415
 
-    manifest = read_manifest(directory)
-    if not (directory / "experiment.toml").exists():
-        raise StorageError(
-            f"{directory}: experiment.toml is missing: restore it, or start anew in another directory"
-        )
-    experiment = Experiment.load(directory)
-    if "rounds" not in manifest:
-        raise StorageError(
-            f"{directory}: manifest.json lacks 'rounds': restore it, or start anew in another directory"
-        )
+    manifest, experiment = read_manifest(directory), Experiment.load(directory)
     rounds = rounds or max(experiment.rounds, manifest["rounds"], len(read_rows(directory)))
     experiment = experiment.with_settings([f"rounds={rounds}", *_of_faults(settings or [])])
     _train(experiment, directory, resuming=True, as_json=as_json)

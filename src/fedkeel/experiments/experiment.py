@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, Field, field_validator
 
+from fedkeel import tomlfile
 from fedkeel.errors import ConfigError, DataError, FedkeelError, did_you_mean
 from fedkeel.experiments.expression import (
     parse_augment,
@@ -28,9 +28,10 @@ from fedkeel.experiments.expression import (
     parse_split,
 )
 from fedkeel.experiments.sections import ALL, NONE, DataSettings, ModelSettings, check_text
-from fedkeel.frozen import Count
+from fedkeel.frozen import Count, Seed
+from fedkeel.jsonfiles import Shape
 from fedkeel.options import Execution, FaultOptions, RunOptions
-from fedkeel.tomlfile import dump
+from fedkeel.running.run_directory import read_experiment
 from fedkeel.work import Work
 
 if TYPE_CHECKING:
@@ -77,6 +78,26 @@ def _read_faults(given: object) -> Any:
     if given is not None:
         check_text("faults", parse_faults, given)
     return given
+
+
+class ExperimentShape(Shape):
+    """What `Experiment.table` has, as far as it is used without being checked: see `Experiment.unchecked`."""
+
+    method: str
+    rounds: Count
+    cohort: int | float
+    seed: Seed
+    target: float | None = None
+    data: dict[str, Any]
+    model: dict[str, Any]
+    work: dict[str, Any]
+
+    @field_validator("data")
+    @classmethod
+    def _says_how_many(cls, data: dict[str, Any]) -> dict[str, Any]:
+        if "clients" not in data:
+            raise ValueError("it lacks 'clients'")
+        return data
 
 
 class Experiment(RunOptions, FaultOptions, Execution):
@@ -126,14 +147,13 @@ class Experiment(RunOptions, FaultOptions, Execution):
         path = Path(path)
         file = path / "experiment.toml" if path.is_dir() else path
         try:
-            table = tomllib.loads(file.read_text())
+            begun = path.is_dir() and (path / "manifest.json").exists()
+            table = tomlfile.parse(read_experiment(path)) if begun else tomlfile.read(file)
         except FileNotFoundError:
             raise ConfigError(f"{file}: there is no such file: give the TOML file of an experiment") from None
-        except UnicodeDecodeError:
-            raise ConfigError(f"{file}: not a text in UTF-8: give the TOML file of an experiment") from None
-        except RecursionError:
-            raise ConfigError(f"{file}: cannot be read as TOML: its values are nested too deeply") from None
-        except (OSError, tomllib.TOMLDecodeError) as problem:
+        except OSError as problem:
+            raise ConfigError(f"{file}: cannot be read: {problem.strerror or problem}") from None
+        except ValueError as problem:
             raise ConfigError(f"{file}: cannot be read as TOML: {problem}") from None
         if "made_from" in table:
             raise ConfigError(f"{file}: this run was made from {table['made_from']}")
@@ -169,7 +189,7 @@ class Experiment(RunOptions, FaultOptions, Execution):
 
     def to_toml(self) -> str:
         """Return the experiment as TOML that `load` reads back."""
-        return dump(self.table())
+        return tomlfile.dump(self.table())
 
     def algorithm(self) -> Algorithm | Stages:
         """Return the method."""
@@ -307,10 +327,10 @@ def _split_setting(setting: str) -> tuple[str, Any]:
     if text.lower() == "none":
         return key, ALL if key in _NONE_IS_ALL else None
     try:
-        read = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+        table = tomlfile.parse(f"value = {text}")
+    except ValueError:
         return key, text
-    return key, read["value"] if len(read) == 1 else text
+    return key, table["value"] if len(table) == 1 else text
 
 
 def _put(table: dict[str, Any], key: str, value: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import shlex
 from collections.abc import Callable, Sequence
@@ -18,6 +17,7 @@ from fedkeel.experiments.placement import ONE_BY_ONE, Placement
 from fedkeel.experiments.scoring import check_scoring
 from fedkeel.experiments.sweep_report import SWEEP_FILE, SweepOutcome
 from fedkeel.files import storage_errors, write_durably
+from fedkeel.jsonfiles import json_text, sealed
 from fedkeel.report import Measure, Trial, find_verdict, make_page, parse_measure
 from fedkeel.report.table_columns import COLUMNS, parse_columns
 from fedkeel.studies.artifacts import open_directory
@@ -188,7 +188,7 @@ def report(sweep: Sweep, trials: Sequence[Trial], out: Path) -> dict[str, Any]:
     with storage_errors(out):
         write_durably(out / "sweep.svg", outcome.plot.encode())
         write_durably(out / "page.html", page.encode())
-        write_durably(out / SWEEP_FILE, json.dumps(found, ensure_ascii=False, indent=2).encode())
+        write_durably(out / SWEEP_FILE, json_text(sealed(found), indent=2).encode())
     return found
 
 

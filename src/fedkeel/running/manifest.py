@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 import sys
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,10 +17,11 @@ from fedkeel.algorithm import Algorithm
 from fedkeel.data import Federation
 from fedkeel.errors import StorageError
 from fedkeel.identity import stable_name
+from fedkeel.jsonfiles import FORMAT
 from fedkeel.methods.stages import Stages
 from fedkeel.oracle import Oracle
 from fedkeel.running.round import RunContext
-from fedkeel.running.run_directory import RunDirectory
+from fedkeel.running.run_directory import RunDirectory, read_manifest
 from fedkeel.settings import RunSettings
 from fedkeel.version import __version__
 
@@ -30,6 +32,7 @@ def manifest_of(context: RunContext) -> dict[str, Any]:
     """Return all that a later reader needs to understand or repeat this run."""
     settings, identity = context.settings, identity_of(context)
     return {
+        "format": FORMAT,
         "identity": identity,
         "rounds": settings.rounds,
         "engine": context.engine.name,
@@ -123,7 +126,7 @@ def same_experiment(directory: RunDirectory, manifest: Mapping[str, Any]) -> dic
 
     Its checkpoints hold the weights it began with: a model with others may go on with it.
     """
-    before = directory.manifest()
+    before = read_manifest(directory.path)
     told, asked = (
         {
             **one["identity"],
@@ -155,6 +158,19 @@ def _evaluated_on(manifest: Mapping[str, Any]) -> str:
     return told or next(
         key for key, text in _EVALUATED_ON.items() if text == manifest["data"]["evaluated_on"]
     )
+
+
+def warn_of_other_bits(before: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
+    """Warn where a run goes on by other means than it was begun with: sums may come out in another order."""
+    told = {"engine": before["engine"], "threads": before["threads"], **before["versions"]}
+    now = {"engine": manifest["engine"], "threads": manifest["threads"], **manifest["versions"]}
+    differing = [f"{key} {told.get(key)} (now {now[key]})" for key in now if told.get(key) != now[key]]
+    if differing:
+        warnings.warn(
+            f"the run was begun with {', '.join(differing)}: it goes on, but its last bits may differ from "
+            "those of an uninterrupted run",
+            stacklevel=4,
+        )
 
 
 def same_start(before: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:

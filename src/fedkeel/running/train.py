@@ -23,7 +23,14 @@ from fedkeel.reducers import Mean, Reducer
 from fedkeel.running.best import BestKeeper
 from fedkeel.running.callbacks import CallbackLike, CallbackList
 from fedkeel.running.ending import result_of, with_clients, write_end
-from fedkeel.running.manifest import describe, evaluated_as_before, manifest_of, same_experiment, same_start
+from fedkeel.running.manifest import (
+    describe,
+    evaluated_as_before,
+    manifest_of,
+    same_experiment,
+    same_start,
+    warn_of_other_bits,
+)
 from fedkeel.running.recorder import Recorder
 from fedkeel.running.result import Result
 from fedkeel.running.run_directory import RunDirectory, read_manifest
@@ -219,14 +226,19 @@ def take_up(
     manifest = {**manifest_of(session.context), **(about or {})}
     session.store = Store(directory=directory.path)
     if directory.holds_run:
-        before = same_experiment(directory, manifest)
+        now, manifest = manifest, same_experiment(directory, manifest)
+        directory.restore_experiment()
+        warn_of_other_bits(manifest, now)
+        recorder.belong_to(manifest)
         recorder.restore(session)
         if session.state.round == 0:
-            same_start(before, manifest)
-        manifest = before
+            same_start(manifest, now)
+    else:
+        recorder.belong_to(manifest)
     if rounds > manifest["rounds"] or not directory.holds_run:
         manifest["rounds"] = rounds
-        directory.describe(dump(experiment or describe(manifest)), manifest)
+        manifest["experiment"] = dump(experiment or describe(manifest))
+        directory.describe(manifest)
     return manifest
 
 

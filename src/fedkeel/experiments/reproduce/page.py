@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from html import escape
 
-from fedkeel.experiments import OUTCOME_TEXT
+from fedkeel.experiments import OUTCOME_FILE, OUTCOME_TEXT
 from fedkeel.experiments.recipes.claims import CellKey
 from fedkeel.experiments.recipes.recipe import Panel
 from fedkeel.experiments.reproduce.judging import JudgedClaim
 from fedkeel.experiments.reproduce.outcome import Outcome, outcome_text, shown_tables
-from fedkeel.files import storage_errors, write_durably
+from fedkeel.files import make_directory, storage_errors, write_durably
+from fedkeel.jsonfiles import json_text, sealed
 from fedkeel.report.charts import SMALL, ChartCurve, Drawing, draw_chart, line_chart
 from fedkeel.report.style import html_page, html_table
 from fedkeel.report.tables import curve
@@ -24,11 +24,12 @@ def write_page(outcome: Outcome, command: str) -> None:
     """Write the page, and beside it the numbers as JSON and as text."""
     directory = outcome.plan.directory
     with storage_errors(directory):
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directory(directory)
         write_durably(directory / "page.html", make_recipe_page(outcome, command).encode())
-        numbers = json.dumps(outcome.as_dict(), ensure_ascii=False, indent=2)
-        write_durably(directory / "outcome.json", numbers.encode())
-        write_durably(directory / OUTCOME_TEXT, f"{outcome_text(outcome)}\n".encode())
+        text = f"{outcome_text(outcome)}\n"
+        numbers = sealed({**outcome.as_dict(), "text": text})
+        write_durably(directory / OUTCOME_FILE, json_text(numbers, indent=2).encode())
+        write_durably(directory / OUTCOME_TEXT, text.encode())
 
 
 def make_recipe_page(outcome: Outcome, command: str) -> str:
