@@ -36,8 +36,14 @@ MODULES = ("data", "metrics", "models", "probes")
 # names whose objects are not ours or no classes or functions: their page, and what they are
 _VALUES = {
     "METHODS": ("methods", "The table of all methods: what makes each."),
-    "Vector": ("contract", "A model's trainable parameters as one flat tensor, of shape (d,) or (clients, d)."),
-    "Metric": ("parts", "A function of outputs and targets, or an object that accumulates: see [tasks](../tasks.md)."),
+    "Vector": (
+        "contract",
+        "A model's trainable parameters as one flat tensor, of shape (d,) or (clients, d).",
+    ),
+    "Metric": (
+        "parts",
+        "A function of outputs and targets, or an object that accumulates: see [tasks](../tasks.md).",
+    ),
     "zeros_like": ("contract", "PyTorch's own, for methods: a vector of zeros."),
 }
 
@@ -47,7 +53,7 @@ def write_pages(docs: Path) -> None:
     pages = {f"api/{name}.md": text for name, text in api_pages().items()}
     for file, page in PROJECT_PAGES.items():
         if page != "index.md" and (ROOT / file).exists():
-            pages[page] = _moved((ROOT / file).read_text(), {file: page for file, page in PROJECT_PAGES.items()})
+            pages[page] = _moved((ROOT / file).read_text())
     entries = [f"{page.removeprefix('project/')}" for page in pages if page.startswith("project/")]
     pages["project/index.md"] = _contents("The project", entries)
     for page, text in pages.items():
@@ -90,7 +96,7 @@ def _group(owner: str, name: str, thing: Any) -> str:
     for page, (_, rooms) in GROUPS.items():
         if any(f"{where}.".startswith(f"fedkeel.{room}.") for room in rooms):
             return page
-    return _VALUES[name][0]
+    return _VALUES[name][0] if name in _VALUES else "running"
 
 
 def _entry(owner: str, name: str, thing: Any) -> list[str]:
@@ -123,7 +129,13 @@ def _members(thing: type) -> Iterable[list[str]]:
         if inspect.isfunction(plain) and plain.__doc__:
             extra = [":classmethod:"] if isinstance(part, classmethod) else []
             extra += [":staticmethod:"] if isinstance(part, staticmethod) else []
-            lines = [f":::{{py:method}} {name}{_signature(getattr(thing, name))}", *extra, "", *_text(plain), ":::"]
+            lines = [
+                f":::{{py:method}} {name}{_signature(getattr(thing, name))}",
+                *extra,
+                "",
+                *_text(plain),
+                ":::",
+            ]
             yield lines
         elif isinstance(part, property) and part.__doc__:
             yield [f":::{{py:property}} {name}", "", *_text(part), ":::"]
@@ -159,9 +171,9 @@ def _text(thing: Any) -> list[str]:
     return re.sub(r"(?<![`\w])<(?=[a-zA-Z/])", r"\<", text).splitlines()
 
 
-def _moved(text: str, pages: dict[str, str]) -> str:
+def _moved(text: str) -> str:
     """Return a page of the root with its links as seen from docs/project."""
-    for file, page in pages.items():
+    for file, page in PROJECT_PAGES.items():
         text = text.replace(f"]({file}", f"](../{page}")
     text = re.sub(r"\]\((docs/)", "](../", text)
     return re.sub(r"\]\((examples|src|tests|benchmarks)/", r"](../../\1/", text)
