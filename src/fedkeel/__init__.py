@@ -11,6 +11,7 @@ from fedkeel.version import __version__ as __version__
 if TYPE_CHECKING:  # what type checkers and editors see; the same names as in `__all__`
     from fedkeel import data, metrics, models, probes
     from fedkeel.algorithm import Algorithm, Cohort, Momentum, Objective, Plan, Sharp, Walk, method
+    from fedkeel.attacks import Attack, Backdoor, Collusion, LabelFlip, RandomNoise, Scaling, SignFlip
     from fedkeel.data import (
         IID,
         Dataset,
@@ -60,13 +61,24 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in `_
         FedYogi,
         MimeLite,
         MoFedSAM,
+        private,
         relaxed,
         sharp,
         stages,
     )
     from fedkeel.metrics import Metric, accuracy, mean_over_samples
     from fedkeel.probes import Probe, SwitchingRule
-    from fedkeel.reducers import Mean, Median, Reducer, StackReducer
+    from fedkeel.reducers import (
+        GeometricMedian,
+        Krum,
+        Mean,
+        Median,
+        MultiKrum,
+        NormClip,
+        Reducer,
+        StackReducer,
+        TrimmedMean,
+    )
     from fedkeel.running.callbacks import Callback, EarlyStop, KeepBest
     from fedkeel.running.result import Result
     from fedkeel.running.train import train
@@ -82,9 +94,12 @@ __all__ = [
     "AdamW",
     "Adaptive",
     "Algorithm",
+    "Attack",
+    "Backdoor",
     "Callback",
     "ClientFailed",
     "Cohort",
+    "Collusion",
     "ConfigError",
     "DataError",
     "Dataset",
@@ -116,30 +131,39 @@ __all__ = [
     "FedYogi",
     "Federation",
     "FedkeelError",
+    "GeometricMedian",
     "InverseRoot",
     "InverseTime",
     "KeepBest",
+    "Krum",
+    "LabelFlip",
     "Mean",
     "Median",
     "Metric",
     "MimeLite",
     "MoFedSAM",
     "Momentum",
+    "MultiKrum",
     "Natural",
+    "NormClip",
     "Objective",
     "Pathological",
     "Plan",
     "Probe",
+    "RandomNoise",
     "Reducer",
     "Result",
     "RunGrid",
+    "Scaling",
     "Sharp",
+    "SignFlip",
     "StackReducer",
     "Stopped",
     "StorageError",
     "SwitchingRule",
     "Task",
     "TooFewClients",
+    "TrimmedMean",
     "Vector",
     "Walk",
     "Work",
@@ -151,6 +175,7 @@ __all__ = [
     "method",
     "metrics",
     "models",
+    "private",
     "probes",
     "relaxed",
     "sharp",
@@ -168,6 +193,7 @@ _MODULES = (
     "vector",
     "algorithm",
     "reducers",
+    "attacks",
     "task",
     "methods",
     *_SUBPACKAGES,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+ATTACK_SUCCESS = "attack_success"  # of a backdoor
 RUN_COLUMNS = (
     "round",
     "stage",
@@ -21,11 +22,13 @@ RUN_COLUMNS = (
     "bytes_down",
     "bytes_up",
     "seconds",
+    "hostile",  # of the cohort, where the run is attacked
+    ATTACK_SUCCESS,
 )
 LEFT_OUT = "left_out"  # clients that failed in a round, with the reasons; only in rounds where there are some
 LOST_WORKERS = "lost_workers"  # of a round: workers and machines that were lost, each in a line
 VALIDATION = "validation_"  # begins the columns of validation data, as validation_accuracy
-PROBE_COLUMNS = ("global_update", "local_updates", "drift", "divergence", "diversity")
+PROBE_COLUMNS = ("global_update", "local_updates", "drift", "divergence", "diversity", "epsilon")
 COLUMNS = RUN_COLUMNS + PROBE_COLUMNS
 _PROBE_KINDS = ("cosine", "losses", "excess", "clients", "switching", "costs", "layers")
 
@@ -54,7 +57,7 @@ def shown_value(column: str, value: float) -> str:
 
 def is_accuracy(column: str) -> bool:
     """Tell whether a column is an accuracy, which is written in percent: of any model, on any data."""
-    return column.removeprefix(VALIDATION).startswith("accuracy")
+    return column.removeprefix(VALIDATION).startswith("accuracy") or column == ATTACK_SUCCESS
 
 
 def is_diagnostic(column: str) -> bool:

@@ -35,6 +35,8 @@ NonNegative = Annotated[_Real, Field(ge=0, allow_inf_nan=False)]
 Fraction = Annotated[_Real, Field(ge=0, lt=1, allow_inf_nan=False)]
 Proportion = Annotated[_Real, Field(ge=0, le=1, allow_inf_nan=False)]
 UnitInterval = Annotated[_Real, Field(gt=0, le=1, allow_inf_nan=False)]
+OpenInterval = Annotated[_Real, Field(gt=0, lt=1, allow_inf_nan=False)]
+BelowHalf = Annotated[_Real, Field(ge=0, lt=0.5, allow_inf_nan=False)]
 Count = Annotated[_Whole, Field(ge=1)]
 Seed = Annotated[_Whole, Field(ge=0)]
 

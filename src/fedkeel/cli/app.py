@@ -41,6 +41,14 @@ COMMANDS = {
         "show",
         "Show a run: its settings, its curve, what it cost; of a comparison or sweep its table and verdict.",
     ),
+    "report": (
+        "report",
+        "Write the page of runs, comparisons, sweeps, studies or recipes: one file that needs no network.",
+    ),
+    "export": (
+        "report",
+        "Write the numbers of runs for other programs: CSV, Parquet, or tables in LaTeX and Markdown.",
+    ),
     "methods": (
         "methods",
         "List the methods: the idea, what is sent in units of the model, and the parameters.",

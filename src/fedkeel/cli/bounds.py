@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedkeel.cli import options as opt
-from fedkeel.cli.bounds_page import BoundCurve, make_page, spark
-from fedkeel.cli.paths import why_unreadable
+from fedkeel.cli.bounds_page import BoundCurve, bounds_document, spark
+from fedkeel.cli.paths import refuse_directory, why_unreadable
 from fedkeel.errors import ConfigError, did_you_mean
 from fedkeel.progress import console, plain_table
 from fedkeel.references import cited
@@ -85,8 +85,7 @@ def bounds(
     ]
     curves = _without_twins(curves)
     _refuse_void(curves, over)
-    if page is not None and page.is_dir():
-        raise ConfigError(f"--page {page}: a directory: name a file in it, as {page / 'bounds.html'}")
+    refuse_directory(page)
     if page is not None:
         _write(page, curves, over, entries, parameters)
     if as_json:
@@ -276,9 +275,8 @@ def _write(
     entries: dict[str, CatalogueEntry],
     parameters: BoundParameters,
 ) -> None:
-    from fedkeel.files import storage_errors, write_durably  # noqa: PLC0415  heavy
+    from fedkeel.report.page.rendering import write_page  # noqa: PLC0415  heavy
 
     about = [f"{name}: {entry.what}" for name, entry in entries.items()]
     shown = ", ".join(f"{k} = {v:g}" for k, v in dataclasses.asdict(parameters).items() if k != over)
-    with storage_errors(path):
-        write_durably(path, make_page(curves, over, about, shown).encode())
+    write_page(bounds_document(curves, over, about, shown), path)

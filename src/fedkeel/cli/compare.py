@@ -241,21 +241,10 @@ def report(comparison: Comparison, trials: list[Trial], out: Path) -> dict[str, 
 
 
 def _write_page(comparison: Comparison, trials: list[Trial], path: Path) -> None:
-    from fedkeel.files import storage_errors, write_durably  # noqa: PLC0415
-    from fedkeel.report import find_verdict, make_page, reachable_target  # noqa: PLC0415
+    from fedkeel.experiments.pages import comparison_document  # noqa: PLC0415  heavy
+    from fedkeel.report.page.rendering import write_page  # noqa: PLC0415
 
-    text = make_page(
-        f"{_listed(comparison.methods)} on {comparison.base.data.name}",
-        trials,
-        verdict=find_verdict(trials, comparison.score),
-        target=comparison.base.target or reachable_target(trials, comparison.score.metric),
-        commands=[comparison.command(), comparison.command_of_run(comparison.methods[-1], 0)],
-        settings=comparison.base.to_toml(),
-        columns=comparison.columns,
-        clients=comparison.clients(path.parent),
-    )
-    with storage_errors(path):
-        write_durably(path, text.encode())
+    write_page(comparison_document(comparison, trials, path.parent), path)
 
 
 def print_report(found: dict[str, Any], trials: list[Trial]) -> None:
@@ -274,7 +263,3 @@ def print_report(found: dict[str, Any], trials: list[Trial]) -> None:
     if Path(found["page"]).exists():
         text += f"\n\nPage with curves: {found['page']}"
     screen.print(text, markup=False, soft_wrap=not screen.is_terminal)
-
-
-def _listed(methods: tuple[str, ...]) -> str:
-    return methods[0] if len(methods) == 1 else f"{', '.join(methods[:-1])} and {methods[-1]}"

@@ -78,8 +78,10 @@ def sweep(
 ) -> None:
     """Run one setting over several values and seeds, in parallel; a table with intervals and a plot."""
     from fedkeel.columns import shown_score  # noqa: PLC0415
+    from fedkeel.experiments.pages import sweep_document  # noqa: PLC0415  heavy
     from fedkeel.experiments.placement import Placement  # noqa: PLC0415
     from fedkeel.experiments.sweep import Sweep, play, report  # noqa: PLC0415
+    from fedkeel.report.page.rendering import write_page  # noqa: PLC0415
 
     if len(over) > 1:
         raise ConfigError(
@@ -105,6 +107,7 @@ def sweep(
     with resumable(directory):
         trials = play(made, directory, placement=placement, done=done)
     found = report(made, trials, directory)
+    write_page(sweep_document(directory), directory / "page.html")
     if as_json:
         print(json.dumps(found, ensure_ascii=False, indent=2))
     else:

@@ -175,19 +175,12 @@ def _show_study(directory: Path, kind: str, columns: str | None, *, as_json: boo
 
 def _show_comparison(directory: Path, columns: str | None, *, as_json: bool) -> None:
     from fedkeel.cli.compare import print_report, report  # noqa: PLC0415
-    from fedkeel.experiments.comparison import Comparison  # noqa: PLC0415
+    from fedkeel.experiments.comparison import Comparison, kept_trials  # noqa: PLC0415
     from fedkeel.experiments.scoring import check_measures  # noqa: PLC0415
-    from fedkeel.report import Trial  # noqa: PLC0415
     from fedkeel.report.table_columns import measure_columns, parse_columns  # noqa: PLC0415
-    from fedkeel.report.tables import UNFINISHED  # noqa: PLC0415
 
     comparison = Comparison.load(directory)
-    trials = []
-    for job in comparison.jobs(directory):
-        rows = read_rows(job.directory)
-        missing = len(rows) < comparison.base.rounds
-        trials.append(Trial(job.method, job.seed, rows, UNFINISHED if missing else None))
-    trials.sort(key=lambda trial: comparison.methods.index(trial.method))
+    trials = kept_trials(comparison, directory)
     if columns is not None:
         comparison = comparison._replace(columns=parse_columns(columns))
         known = {name for trial in trials for row in trial.rows for name in row}

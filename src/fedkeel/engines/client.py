@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from fedkeel.algorithm import Plan, Walk
+from fedkeel.attacks import AttackView
 from fedkeel.data.federation import Batch
 from fedkeel.engines.contract import ClientOutcome, ClientResult, RoundRequest, Upload
 from fedkeel.engines.outcome import check_deadline, client_outcome, watched
@@ -75,10 +76,24 @@ def run_client(
         nbytes(upload),
         oracle.passes.since(before),
     )
-    if probes is None:
+    if probes is not None:
+        path2 = None if trace is None else trace.total
+        result = measured(
+            settings, oracle, request, client, result, before=memory, walk=walked.walk, path2=path2
+        )
+    return attacked(settings, request, client, result)
+
+
+def attacked(settings: RunSettings, request: RoundRequest, client: int, result: ClientResult) -> ClientResult:
+    """Return what a client gives: a hostile one sends something else than its upload, where that is attacked.
+
+    It comes last, so the client's memory and what probes measured are those of the round that it did.
+    """
+    attack, upload = settings.attack, result.upload
+    if attack is None or client not in settings.hostile:
         return result
-    path2 = None if trace is None else trace.total
-    return measured(settings, oracle, request, client, result, before=memory, walk=walked.walk, path2=path2)
+    view = AttackView(request.round, client, request.down.x, attack.stream(settings.seed))
+    return result._replace(upload=attack.send(upload, view))
 
 
 def walk_client(
@@ -97,7 +112,7 @@ def walk_client(
     """
     work, stream = settings.work, client_stream(settings.seed, request.round, client)
     order = minibatches(settings, request.round, client)
-    batches: Iterable[Batch] = settings.federation.batches(client, order, stream)
+    batches: Iterable[Batch] = settings.training_data.batches(client, order, stream)
     if started is not None and (settings.client_seconds or settings.faults):
         batches = watched(
             settings, batches, round=request.round, client=client, steps=len(order), started=started
@@ -198,7 +213,7 @@ def full_gradient(settings: RunSettings, oracle: Oracle, client: int, at: Vector
 
     It is put together from batches where the loss is a mean over samples; any other loss sees all at once.
     """
-    federation = settings.federation
+    federation = settings.training_data
     x, y = federation.samples(client)
     size = count(y) if needing_all({"loss": settings.task.loss}) else _FULL_BATCH
 

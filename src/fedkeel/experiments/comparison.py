@@ -21,9 +21,9 @@ from fedkeel.jsonfiles import Shape, fitting
 from fedkeel.options import Execution
 from fedkeel.report.measures import Measure, parse_measure
 from fedkeel.report.table_columns import COLUMNS, parse_columns
-from fedkeel.report.tables import Trial
-from fedkeel.running.run_directory import is_whole, read_clients, read_rows
-from fedkeel.tomlfile import dump_sealed, inline, read_sealed
+from fedkeel.report.tables import UNFINISHED, Trial
+from fedkeel.running.run_directory import is_whole, read_rows
+from fedkeel.tomlfile import dump_sealed, flat, inline, read_sealed
 
 if TYPE_CHECKING:
     from fedkeel.running.round import Row
@@ -139,13 +139,6 @@ class Comparison(NamedTuple):
         """Return what one run trains; both were checked when the comparison was made."""
         return self.base.model_copy(update={"method": method, "seed": seed})
 
-    def clients(self, out: Path) -> dict[str, list[dict[str, Any]]]:
-        """Return each method's rows client by client, of all its runs; none where they were not evaluated."""
-        found: dict[str, list[dict[str, Any]]] = {}
-        for job in self.jobs(out):
-            found.setdefault(job.method, []).extend(read_clients(job.directory))
-        return found
-
     @property
     def score(self) -> Measure:
         """Return what a run is scored by."""
@@ -203,10 +196,20 @@ class Comparison(NamedTuple):
         return [f"--set {shlex.quote(setting)}" for setting in changes(self.base) if setting[:5] != "seed="]
 
 
+def kept_trials(comparison: Comparison, directory: Path) -> list[Trial]:
+    """Return the runs of a comparison as far as they are."""
+    trials = []
+    for job in comparison.jobs(directory):
+        rows = read_rows(job.directory)
+        missing = len(rows) < comparison.base.rounds
+        trials.append(Trial(job.method, job.seed, rows, UNFINISHED if missing else None))
+    return sorted(trials, key=lambda trial: comparison.methods.index(trial.method))
+
+
 def changes(experiment: Experiment) -> list[str]:
     """Return the settings that make an experiment of the default one."""
-    default = _flat(Experiment().table())
-    given = _flat(experiment.table())
+    default = flat(Experiment().table())
+    given = flat(experiment.table())
     return [f"{key}={_shown(value)}" for key, value in given.items() if default.get(key) != value]
 
 
@@ -222,13 +225,6 @@ def _essence(experiment: Experiment) -> dict[str, Any]:
     """Return what the rows depend on; methods may be written in several ways."""
     table = {key: value for key, value in experiment.table().items() if key not in SPEED_ONLY}
     return {**table, "method": repr(experiment.algorithm())}
-
-
-def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in table.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return flat
 
 
 def _shown(value: Any) -> str:

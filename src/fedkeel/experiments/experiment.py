@@ -18,16 +18,18 @@ from pydantic import BeforeValidator, Field, field_validator
 from fedkeel import tomlfile
 from fedkeel.errors import ConfigError, DataError, FedkeelError, did_you_mean
 from fedkeel.experiments.expression import (
+    parse_attack,
     parse_augment,
     parse_faults,
     parse_method,
     parse_noise,
     parse_optimizer,
     parse_probe,
+    parse_reducer,
     parse_schedule,
     parse_split,
 )
-from fedkeel.experiments.sections import ALL, NONE, DataSettings, ModelSettings, check_text
+from fedkeel.experiments.sections import ALL, DataSettings, ModelSettings, check_text, is_none
 from fedkeel.frozen import Count, Seed
 from fedkeel.jsonfiles import Shape
 from fedkeel.options import Execution, FaultOptions, RunOptions
@@ -49,6 +51,14 @@ _EITHER = {"work.epochs": "work.steps", "work.steps": "work.epochs"}  # giving o
 _NONE_IS_ALL = ("work.batch_size", "data.clients")
 
 ProbeText = Annotated[str, BeforeValidator(lambda text: (parse_probe(text), text)[1])]
+
+
+def _read_reducer(given: object) -> str | None:
+    return None if is_none(given) else repr(check_text("reducer", parse_reducer, given))
+
+
+def _read_attack(given: object) -> str | None:
+    return None if is_none(given) else repr(check_text("attack", parse_attack, given))
 
 
 def _read_work(given: object) -> object:
@@ -73,10 +83,9 @@ def _read_work(given: object) -> object:
 
 
 def _read_faults(given: object) -> Any:
-    if isinstance(given, str) and given.strip().lower() == NONE:
+    if is_none(given):
         return None
-    if given is not None:
-        check_text("faults", parse_faults, given)
+    check_text("faults", parse_faults, given)
     return given
 
 
@@ -109,6 +118,12 @@ class Experiment(RunOptions, FaultOptions, Execution):
     target: Annotated[float, Field(gt=0, le=1)] | None = Field(None, description="Accuracy to reach, as 0.9.")
     probes: list[ProbeText] | None = Field(
         None, description='Diagnostic, as divergence or "diversity(every=5)"; repeatable.'
+    )
+    reducer: Annotated[str | None, BeforeValidator(_read_reducer)] = Field(
+        None, description='What replaces the mean of uploads, as Median or "TrimmedMean(0.2)".'
+    )
+    attack: Annotated[str | None, BeforeValidator(_read_attack)] = Field(
+        None, description='Hostile clients, as "SignFlip(share=0.2)" or "Backdoor(0.1, target=7)".'
     )
     faults: Annotated[str | None, BeforeValidator(_read_faults)] = Field(
         None, description='Clients that fail on purpose, as "Faults(drop=0.1)"; needs leave_out.'
@@ -257,7 +272,8 @@ class Experiment(RunOptions, FaultOptions, Execution):
         return self._settings(federation, self.task(federation))
 
     def _settings(self, federation: Federation, task: Task) -> RunSettings:
-        from fedkeel.settings import RunSettings  # noqa: PLC0415  heavy
+        from fedkeel.reducers import Mean  # noqa: PLC0415  heavy
+        from fedkeel.settings import RunSettings  # noqa: PLC0415
 
         return RunSettings(
             task=task,
@@ -265,6 +281,8 @@ class Experiment(RunOptions, FaultOptions, Execution):
             algorithm=self.algorithm(),
             work=self.work,
             probes=tuple(parse_probe(probe) for probe in self.probes or ()),
+            reducer=Mean() if self.reducer is None else parse_reducer(self.reducer),
+            attack=None if self.attack is None else parse_attack(self.attack),
             faults=None if self.faults is None else parse_faults(self.faults),
             **{name: getattr(self, name) for name in (*RunOptions.model_fields, *FaultOptions.model_fields)},
         )

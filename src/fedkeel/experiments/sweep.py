@@ -15,10 +15,10 @@ from fedkeel.experiments.comparison import SPEED_ONLY, PlannedRun, changes, run_
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.placement import ONE_BY_ONE, Placement
 from fedkeel.experiments.scoring import check_scoring
-from fedkeel.experiments.sweep_report import SWEEP_FILE, SweepOutcome
+from fedkeel.experiments.sweep_report import SWEEP_FILE
 from fedkeel.files import storage_errors, write_durably
 from fedkeel.jsonfiles import json_text, sealed
-from fedkeel.report import Measure, Trial, find_verdict, make_page, parse_measure
+from fedkeel.report import Measure, Trial, parse_measure
 from fedkeel.report.table_columns import COLUMNS, parse_columns
 from fedkeel.studies.artifacts import open_directory
 
@@ -155,14 +155,8 @@ def play(
     return [trials[value, seed] for value in sweep.values for seed in sweep.seeds]
 
 
-def conclude(sweep: Sweep, trials: Sequence[Trial]) -> SweepOutcome:
-    """Return the table over values, the best setting and a plot of the score against the value."""
-    return sweep_report.conclude(sweep.over, trials, sweep.base.target, sweep.score, sweep.columns)
-
-
 def report(sweep: Sweep, trials: Sequence[Trial], out: Path) -> dict[str, Any]:
-    """Write the plot, the page and the numbers below `out`; return the numbers for people and programs."""
-    outcome = conclude(sweep, trials)
+    """Write the numbers below `out`, and return them for people and programs."""
     numbers = sweep_report.describe(sweep.over, trials, sweep.base.target, sweep.score, sweep.columns)
     problems = {(trial.method, trial.seed): trial.problem for trial in trials}
     runs = [
@@ -174,20 +168,15 @@ def report(sweep: Sweep, trials: Sequence[Trial], out: Path) -> dict[str, Any]:
         }
         for job in sorted(sweep.jobs(out), key=lambda job: sweep.values.index(job.method))
     ]
-    found = {"directory": str(out), "command": sweep.command(), **numbers, "runs": runs}
-    page = make_page(
-        f"{sweep.over}: {', '.join(sweep.values)}",
-        trials,
-        verdict=find_verdict(trials, sweep.score),
-        target=found["target"],
-        commands=[sweep.command()],
-        settings=sweep.base.to_toml(),
-        columns=sweep.columns,
-        subject=sweep.over,
-    )
+    found = {
+        "directory": str(out),
+        "page": str(out / "page.html"),
+        "command": sweep.command(),
+        **numbers,
+        "settings": sweep.base.to_toml(),
+        "runs": runs,
+    }
     with storage_errors(out):
-        write_durably(out / "sweep.svg", outcome.plot.encode())
-        write_durably(out / "page.html", page.encode())
         write_durably(out / SWEEP_FILE, json_text(sealed(found), indent=2).encode())
     return found
 

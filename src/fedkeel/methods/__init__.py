@@ -24,6 +24,7 @@ from fedkeel.methods.fedspeed import FedSpeed
 from fedkeel.methods.mimelite import MimeLite
 from fedkeel.methods.moon import MOON
 from fedkeel.methods.nesterov import FedANAG, FedLNAG
+from fedkeel.methods.private import Private, private
 from fedkeel.methods.relaxed import Adaptive, Decayed, FedInit, Relaxed, relaxed
 from fedkeel.methods.scaffold import SCAFFOLD
 from fedkeel.methods.sharp import FedGamma, MoFedSAM, Sharpened, sharp
@@ -85,9 +86,11 @@ __all__ = [
     "FedYogi",
     "MimeLite",
     "MoFedSAM",
+    "Private",
     "Relaxed",
     "Sharpened",
     "Stages",
+    "private",
     "relaxed",
     "sharp",
     "stages",

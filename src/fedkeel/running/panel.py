@@ -15,6 +15,7 @@ from fedkeel.probes import DEFAULT, Probe
 from fedkeel.probes.base import Columns, RoundView, RunView
 from fedkeel.probes.client import ClientProbes
 from fedkeel.records import ClientMemory, Record, RecordList, leaves, rebuild
+from fedkeel.running.privacy import privacy_probes
 from fedkeel.settings import RunSettings
 from fedkeel.vector import Vector
 
@@ -111,7 +112,8 @@ def assemble(settings: RunSettings, oracle: Oracle) -> ProbePanel:
     read = (getattr(part.until, "probe", None) for part in stages.parts)
     asked = tuple(dict.fromkeys([*settings.probes, *(probe for probe in read if probe is not None)]))
     kinds = {type(probe) for probe in asked}
-    panel = ProbePanel((*(probe for probe in DEFAULT if type(probe) not in kinds), *asked), asked)
+    always = (probe for probe in (*DEFAULT, *privacy_probes(settings)) if type(probe) not in kinds)
+    panel = ProbePanel((*always, *asked), asked)
     run = run_view(settings, oracle)
     columns: dict[str, Probe] = {}
     for probe in panel.probes:

@@ -7,7 +7,7 @@ import time
 from typing import Any, NamedTuple
 
 from fedkeel.algorithm import Algorithm, model_of
-from fedkeel.columns import LEFT_OUT, LOST_WORKERS, VALIDATION
+from fedkeel.columns import ATTACK_SUCCESS, LEFT_OUT, LOST_WORKERS, VALIDATION
 from fedkeel.data.samples import as_samples
 from fedkeel.engines.contract import Choice, CohortResult, Engine, RoundRequest, UploadShapes
 from fedkeel.engines.outcome import upload_shapes
@@ -174,6 +174,8 @@ def evaluate(context: RunContext, state: RunState) -> Row:
     settings = context.settings
     names = ["loss", *settings.task.metrics, "accuracy"]
     row: Row = {f"{prefix}{name}": None for prefix in settings.evaluation_prefixes for name in names}
+    if settings.attack_samples is not None:
+        row[ATTACK_SUCCESS] = None
     if state.round % settings.eval_every and state.round != settings.rounds:
         return row
     models = context.algorithm(state).models(state.server)
@@ -182,6 +184,10 @@ def evaluate(context: RunContext, state: RunState) -> Row:
         for index, (name, scores) in enumerate(zip(models, found, strict=True)):
             of_model = "" if index == 0 else f"/{name}"
             row |= {f"{prefix}{key}{of_model}": value for key, value in scores.items()}
+    if settings.attack_samples is not None:
+        model = next(iter(models.values()))
+        (scores,) = context.engine.evaluate([model], state.buffers, settings.attack_samples)
+        row[ATTACK_SUCCESS] = scores["accuracy"]
     return row
 
 
@@ -200,6 +206,8 @@ def describe(context: RunContext, finished: FinishedRound, scores: Row) -> Row:
         "bytes_down": (nbytes(request.down) + nbytes(request.buffers)) * len(request.clients),
         "bytes_up": result.bytes_up,
     }
+    if context.settings.attack is not None:
+        row["hostile"] = sum(client in context.settings.hostile for client in request.clients)
     if result.left_out:
         row[LEFT_OUT] = [{"client": one.client, "reason": one.reason} for one in result.left_out]
     if result.lost_workers:

@@ -14,6 +14,7 @@ from fedkeel.running.best import BestKeeper
 from fedkeel.running.panel import assemble
 from fedkeel.running.population import Population
 from fedkeel.running.preflight import check, check_leftovers, check_optimizer, warn_of_growth
+from fedkeel.running.privacy import check_privacy
 from fedkeel.running.round import Row, RunContext, RunState, play_round
 from fedkeel.running.store import Store
 from fedkeel.settings import RunSettings
@@ -84,6 +85,7 @@ def open_session(settings: RunSettings, execution: Execution | None = None) -> S
     check(settings, oracle)
     check_leftovers(settings, oracle)
     check_optimizer(settings, oracle)
+    check_privacy(settings, oracle)
     warn_of_growth(settings)
     panel = assemble(settings, oracle)
     choice = settle(settings, execution, oracle)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import torch
 
 from fedkeel.algorithm import Algorithm
+from fedkeel.attacks import Attack
 from fedkeel.data.federation import Federation
 from fedkeel.errors import ConfigError, FedkeelError, Stopped, StorageError
 from fedkeel.faults import Faults
@@ -59,6 +60,7 @@ def train(
     sampling: Literal["fixed", "bernoulli"] = "fixed",
     weighting: Literal["uniform", "samples"] = "uniform",
     reducer: Reducer | None = None,
+    attack: Attack | None = None,
     eval_every: int = 1,
     evaluate_on: Literal["test", "clients", "nothing"] | None = None,
     checkpoint_every: int | None = None,
@@ -95,7 +97,9 @@ def train(
         resume: go on from what `run_dir` holds, or start where it holds nothing.
         sampling: "fixed" draws exactly the cohort, "bernoulli" each client with that probability.
         weighting: "uniform", or by number of "samples".
-        reducer: what stands between uploads and server; `Mean()` by default.
+        reducer: what stands between uploads and server; `Mean()` by default. `TrimmedMean(0.2)`, `Krum(0.2)`
+            and others hold out against hostile clients.
+        attack: what a share of the clients does to the others, as `SignFlip(share=0.2)`; for simulation.
         eval_every: evaluate the model after every so many rounds, and after the last.
         evaluate_on: "test" evaluates it on the test set, "clients" on all clients' data, which may take
             longer than the training; by default on the test set, and on "nothing" where there is none.
@@ -133,6 +137,7 @@ def train(
         sampling=sampling,
         weighting=weighting,
         reducer=Mean() if reducer is None else reducer,
+        attack=attack,
         eval_every=eval_every,
         evaluate_on=evaluate_on,
         probes=probes,  # type: ignore[arg-type]  # made a tuple there

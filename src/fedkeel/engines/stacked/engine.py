@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from fedkeel.algorithm import Plan, Walk
 from fedkeel.data.samples import Samples
-from fedkeel.engines.client import attempt_client, diverged, full_gradient, measured
+from fedkeel.engines.client import attacked, attempt_client, diverged, full_gradient, measured
 from fedkeel.engines.contract import ClientOutcome, ClientResult, CohortResult, RoundRequest, Unsuited, Upload
 from fedkeel.engines.outcome import client_outcome
 from fedkeel.engines.reduction import Reduction
@@ -188,19 +188,19 @@ class Stacked:
             memory = memories[index]._replace(method=_of_client(kept, index))
             passes, gradients = walked.passes[index], walked.gradients[index]
             result = ClientResult(upload, memory, losses[index], gradients, nbytes(upload), passes)
-            if request.probes is None:
-                return result
-            self.oracle.load_buffers(buffers)
-            return measured(
-                self.settings,
-                self.oracle,
-                request,
-                client,
-                result,
-                before=memories[index],
-                walk=_of_client(walked.walk, index),
-                path2=_of_client(walked.path2, index),
-            )
+            if request.probes is not None:
+                self.oracle.load_buffers(buffers)
+                result = measured(
+                    self.settings,
+                    self.oracle,
+                    request,
+                    client,
+                    result,
+                    before=memories[index],
+                    walk=_of_client(walked.walk, index),
+                    path2=_of_client(walked.path2, index),
+                )
+            return attacked(self.settings, request, client, result)
 
         return [partial(result, index) for index in range(len(group.clients))]
 
