@@ -40,8 +40,6 @@ html_copy_source = False
 html_show_sphinx = False
 html_theme_options = {"top_of_page_buttons": []}
 
-_external: set[tuple[str, str]] = set()
-
 
 def _complete_index(app: Any, name: str, source: list[str]) -> None:
     """Leave pages out of the index that are not there yet, and add those that no list names."""
@@ -67,23 +65,17 @@ def _in_list(lines: list[str]) -> bool:
     return sum(line.startswith("```") for line in lines) % 2 == 1
 
 
-def _note_links(app: Any, tree: Any, name: str) -> None:
-    from docutils import nodes  # noqa: PLC0415
-
-    found = (node.get("refuri", "") for node in tree.findall(nodes.reference))
-    _external.update((uri, name) for uri in found if uri.startswith("http"))
-
-
 def _write_links(app: Any, problem: Exception | None) -> None:
     """External links are listed for whoever wants to look at them; nothing fetches them."""
-    if problem is None:
-        lines = [f"{uri}\t{name}" for uri, name in sorted(_external)]
-        (Path(app.outdir) / "external-links.txt").write_text("\n".join(lines) + "\n")
+    found = set()
+    for page in Path(app.outdir).rglob("*.html") if problem is None else ():
+        for uri in re.findall(r'<a class="reference external" href="(http[^"]+)"', page.read_text()):
+            found.add(f"{uri}\t{page.relative_to(app.outdir)}")
+    (Path(app.outdir) / "external-links.txt").write_text("\n".join(sorted(found)) + "\n")
 
 
 def setup(app: Any) -> None:
     """Connect the steps above to the build."""
     write_pages(HERE)
     app.connect("source-read", _complete_index)
-    app.connect("doctree-resolved", _note_links)
     app.connect("build-finished", _write_links)

@@ -10,6 +10,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import fedkeel as fk
@@ -82,9 +83,21 @@ def public_names() -> Iterable[tuple[str, str, Any]]:
         if name not in MODULES:
             yield "fedkeel", name, getattr(fk, name)
     for module in MODULES:
-        for name in vars(getattr(fk, module)).get("__all__", ()):
+        for name in names_of(getattr(fk, module)):
             if name not in fk.__all__:
                 yield f"fedkeel.{module}", name, getattr(getattr(fk, module), name)
+
+
+def names_of(module: ModuleType) -> list[str]:
+    """Return the public names of a module: those it lists, else the functions and classes that it defines."""
+    own = [
+        name
+        for name, thing in vars(module).items()
+        if not name.startswith("_")
+        and getattr(thing, "__module__", "") == module.__name__
+        and callable(thing)
+    ]
+    return list(vars(module).get("__all__", own))
 
 
 def _contents(title: str, entries: Iterable[str], about: str = "") -> str:

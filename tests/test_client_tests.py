@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from fedkeel.report.clients import clients_section
 from problems import tiny_net
 from selecting import slow
 from torch import nn
@@ -18,7 +19,6 @@ from torch import nn
 import fedkeel as fk
 from fedkeel.client_table import ClientTable
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.report.clients import clients_section
 
 SIZES = [3, 8, 5, 11]
 PROBLEM = tiny_net(SIZES)

@@ -20,7 +20,7 @@ from fedkeel.probes import PROBES
 from fedkeel.references import KINDS, OWN, add_references, cited, names, references
 from fedkeel.theory.catalogue import CATALOGUE
 
-PLUG_INS = (fk.relaxed, fk.sharp, fk.stages, fk.Decayed, fk.Adaptive, fk.SwitchingRule)
+PLUG_INS = (fk.relaxed, fk.sharp, fk.stages, fk.private, fk.Decayed, fk.Adaptive, fk.SwitchingRule)
 
 
 def studies() -> list[str]:
@@ -50,6 +50,10 @@ def test_every_method_plug_in_and_probe_ends_with_its_papers(kind: str, things) 
         assert inspect.getdoc(thing).endswith(f"- {papers[-1]}")
     known = {thing.__name__ for thing in things} | {"Sharpened"}
     assert set(names(kind)) <= known
+
+
+def test_reducers_that_have_papers_exist() -> None:
+    assert all(issubclass(getattr(fk, name), fk.StackReducer | fk.Reducer) for name in names("reducers"))
 
 
 def test_every_study_names_its_papers() -> None:

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-KINDS = ("methods", "plug-ins", "probes", "studies", "bounds", "theory")
+KINDS = ("methods", "plug-ins", "probes", "reducers", "studies", "bounds", "theory")
 OWN = "fedkeel"  # the key of what no paper proposed
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fedkeel.report.charts import Axis, ChartCurve, disc_grid, draw_chart, fit_axis, line_chart
+from fedkeel.report.curves import averaged, diagnostic_charts
+from fedkeel.report.style import html_page
 from hypothesis import given
 from hypothesis import strategies as st
 
 import fedkeel
 from fedkeel.report import Trial, find_verdict, make_page
-from fedkeel.report.charts import Axis, ChartCurve, disc_grid, draw_chart, fit_axis, line_chart
-from fedkeel.report.curves import averaged, diagnostic_charts
-from fedkeel.report.style import html_page
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -7,9 +7,9 @@ from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import pytest
+from fedkeel.report.curves import accuracy_chart, accuracy_curves
 
 from fedkeel.report import Trial, find_verdict, make_page
-from fedkeel.report.curves import accuracy_chart, accuracy_curves
 
 
 def trial(method: str, seed: int, *accuracies: float | None) -> Trial:

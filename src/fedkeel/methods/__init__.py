@@ -57,7 +57,9 @@ METHODS: tuple[Callable[..., Algorithm], ...] = (
     FedGamma,
 )
 add_references("methods", *METHODS)
-add_references("plug-ins", Relaxed, relaxed, Decayed, Adaptive, Sharpened, sharp, Stages, stages)
+add_references(
+    "plug-ins", Relaxed, relaxed, Decayed, Adaptive, Sharpened, sharp, Stages, stages, private, Private
+)
 
 __all__ = [
     "METHODS",
