@@ -154,7 +154,7 @@ def _costs(told: Explanation, cost: MethodCost) -> list[str]:
     whole = ", and one over all of its data per round" if told.full_gradient else ""
     l2 = [f"| effective L2 term | {told.effective_l2} |"] if told.effective_l2 else []
     return [
-        "| | |",
+        "| cost | |",
         "|---|---|",
         f"| a client receives, in models | {cost.down:.3g} |",
         f"| a client sends, in models | {cost.up:.3g} |",

@@ -31,8 +31,22 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "probes": ("Probes", ("probes",)),
     "parts": ("Reducers and metrics", ("reducers", "metrics")),
     "models": ("Models", ("models",)),
+    "attacks": ("Attacks and faults", ("attacks", "faults")),
     "errors": ("Errors", ("errors",)),
 }
+_FIRST = (
+    "train",
+    "Result",
+    "Task",
+    "Work",
+    "compare",
+    "sweep",
+    "load",
+    "RunGrid",
+    "Federation",
+    "Algorithm",
+    "Plan",
+)
 MODULES = ("data", "metrics", "models", "probes")
 # names whose objects are not ours or no classes or functions: their page, and what they are
 _VALUES = {
@@ -79,7 +93,7 @@ def api_pages() -> dict[str, str]:
 
 def public_names() -> Iterable[tuple[str, str, Any]]:
     """Yield (module, name, object) for all of `fedkeel.__all__` and of its public modules."""
-    for name in fk.__all__:
+    for name in (*_FIRST, *(one for one in fk.__all__ if one not in _FIRST)):
         if name not in MODULES:
             yield "fedkeel", name, getattr(fk, name)
     for module in MODULES:
