@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from fedkeel.cli import app
 
-_SETTINGS = ("data.clients=6", "cohort=2", "work.epochs=1", "engine=serial", "threads=1", "rounds=1")
+_SETTINGS = ("data.clients=60", "cohort=2", "work.epochs=1", "engine=serial", "threads=1", "rounds=1")
 _SMALL = tuple(word for setting in _SETTINGS for word in ("--set", setting))
 # what makes a command small: of an option given twice the last counts
 MADE_SMALL: dict[str, tuple[str, ...]] = {
@@ -25,7 +25,7 @@ MADE_SMALL: dict[str, tuple[str, ...]] = {
     "study stability": (*_SMALL, "--pairs", "1", "--held-out", "1", "--samples", "50"),
     "study interaction": (*_SMALL, "--samples", "60", "--every", "1"),
     "study constants": _SMALL,
-    "costs": ("--counted", "1"),
+    "costs": (*_SMALL, "--counted", "1"),
     "reproduce": ("--dry-run",),  # `make recipes` plays every recipe at its smallest scale
 }
 # what is not run here, and why: part of the line, and the reason
@@ -46,6 +46,7 @@ NOT_RUN = {
     "fedkeel watch": "serves a page until it is stopped; its own tests start and stop it",
     "fedkeel deploy": "needs Flower's processes; its own tests start them",
     "FEDKEEL_DATA=…": "a path of the reader's",
+    "Pretrain(": "minutes: pre-trains on all of CIFAR-10; tests/cli/test_cli_init.py runs a small one",
 }
 _REAL = ("cifar10", "cifar100", "mnist", "emnist", "shakespeare")
 EVERY = [(name(page), line) for page in PAGES for line in commands(page)]
