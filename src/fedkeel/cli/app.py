@@ -61,6 +61,10 @@ COMMANDS = {
         "methods",
         "Print a method as equations, read off its code, with what it sends, keeps and costs.",
     ),
+    "cite": (
+        "cite",
+        "Print the papers of methods, probes, studies and bounds for BibTeX; without a name, list them.",
+    ),
     "split": ("split", "Draw a split: clients across, classes down, darker for more samples."),
     "advise": (
         "advise",
