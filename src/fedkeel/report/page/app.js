@@ -7,7 +7,7 @@
     chart: page.chartView, curves: page.curvesView, small_curves: page.smallCurvesView, labels: page.labelsView,
     table: page.tableView, facts: page.factsView, code: page.codeView, text: page.textView,
   };
-  const THEMES = { auto: ["Auto", "Colours: as the system has them"], light: ["Light", "Colours: light"], dark: ["Dark", "Colours: dark"] };
+  const THEMES = { auto: ["Auto", "Auto: colours as the system has them"], light: ["Light", "Light colours"], dark: ["Dark", "Dark colours"] };
   let views = new Map();
   let shape = "";
   let queue = [];
