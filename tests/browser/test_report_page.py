@@ -181,7 +181,8 @@ def test_pointing_at_a_round_reads_the_values_of_all_methods(open_page: Any, fil
     shown.wait_until(DRAWN)
     shown.page.locator(".plot.tall").first.scroll_into_view_if_needed()
     place = shown.page.evaluate(
-        f"(() => {{ const plot = {EXPLORER}, axis = plot._fullLayout.xaxis, box = plot.getBoundingClientRect();"
+        f"(() => {{ const plot = {EXPLORER}, box = plot.getBoundingClientRect();"
+        "const axis = plot._fullLayout.xaxis;"
         "return [box.left + axis._offset + axis.l2p(10), box.top + box.height / 2] })()"
     )
     shown.page.mouse.move(place[0] - 5, place[1])
