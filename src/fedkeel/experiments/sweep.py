@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedkeel.errors import ConfigError, Stopped
+from fedkeel.errors import ConfigError
 from fedkeel.experiments import sweep_report
 from fedkeel.experiments.comparison import SPEED_ONLY, PlannedRun, changes
 from fedkeel.experiments.experiment import Experiment
@@ -153,10 +153,7 @@ def play(
 
 def _run(label: str, table: dict[str, Any], directory: str) -> Trial:
     """Do one run; a worker of its own gives it one thread, so that workers do not fight for cores."""
-    try:
-        return PlannedRun(label, Experiment.from_table(table), Path(directory)).run()
-    except Stopped as stop:  # by a request; its result is too much to send to another process
-        raise Stopped(str(stop)) from None
+    return PlannedRun(label, Experiment.from_table(table), Path(directory)).run()
 
 
 def report(sweep: Sweep, trials: Sequence[Trial], out: Path) -> dict[str, Any]:
