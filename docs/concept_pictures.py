@@ -10,7 +10,6 @@ from html import escape
 from pathlib import Path
 
 import numpy as np
-
 from fedkeel.report.charts import Drawing
 
 HERE = Path(__file__).parent / "pictures"

@@ -41,7 +41,9 @@ def test_a_method_opens_with_its_paper(make) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "things"), [("methods", METHODS), ("plug-ins", PLUG_INS), ("probes", PROBES)], ids=str
+    ("kind", "things"),
+    [("methods", METHODS), ("plug-ins", PLUG_INS), ("probes", PROBES)],
+    ids=["methods", "plug-ins", "probes"],
 )
 def test_every_method_plug_in_and_probe_ends_with_its_papers(kind: str, things) -> None:
     for thing in things:

@@ -108,7 +108,8 @@ def sync_directory(path: Path) -> None:
 
 
 def read_whole(path: Path) -> bytes:
-    """Return what a file holds; what is no ordinary file (a pipe, a device) is not read."""
-    if not stat.S_ISREG(path.stat().st_mode):
+    """Return what a file of ours holds; what could be read for ever (a pipe, a device) is not read."""
+    mode = path.stat().st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise OSError(errno.EINVAL, "not a file that can be read", str(path))
     return path.read_bytes()

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from fedkeel.errors import ConfigError, did_you_mean
-from fedkeel.frozen import Count, FrozenModel, Positive, Seed
+from fedkeel.frozen import Count, FrozenModel, OpenFraction, Positive, Seed
 
 ENGINES = ("auto", "serial", "stacked", "stacked-uncompiled", "processes", "ray")
 
@@ -67,6 +67,14 @@ class FaultOptions(FrozenModel):
     max_upload_norm: Positive | None = Field(
         None, description="Largest norm of what a client may send; one that sends more has failed."
     )
+
+    on_divergence: Literal["stop", "rollback"] = Field(
+        "stop", description="A model that diverges: stop the run, or go back and take smaller steps."
+    )
+    rollback_factor: OpenFraction = Field(
+        0.1, description="Factor on the local learning rate from a rollback on, as 0.5."
+    )
+    rollback_tries: Count = Field(5, description="Rollbacks of a run at most.")
 
     @field_validator("min_clients", mode="before")
     @classmethod

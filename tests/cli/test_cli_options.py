@@ -36,6 +36,10 @@ NO_EXPERIMENT = (
     "bounds",
     "recipes show",
     "reproduce",
+    "deploy init",
+    "deploy up",
+    "deploy status",
+    "deploy down",
 )
 METHOD = 'Method, as scaffold or "relaxed(fedcm, beta=0.1)"'
 SEVERAL = {  # what differs between commands, and how

@@ -129,10 +129,8 @@ def test_a_client_that_kills_every_worker_is_named(nodes):
         play(Deadly(), nodes.address, cohort=1)
 
 
-@pytest.mark.parametrize("large", [False, True], ids=["summed here", "summed on the nodes"])
-def test_a_client_that_kills_every_worker_is_left_out_where_that_is_asked(nodes, monkeypatch, large):
-    if large:
-        monkeypatch.setattr(dispatch, "_LARGE", 0)
+def test_a_client_that_kills_every_worker_is_left_out_where_that_is_asked(nodes, monkeypatch):
+    monkeypatch.setattr(dispatch, "_LARGE", 0)
 
     class Deadly:
         def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
@@ -143,7 +141,9 @@ def test_a_client_that_kills_every_worker_is_left_out_where_that_is_asked(nodes,
     with pytest.warns(UserWarning, match=ENGINE):
         found = play(Deadly(), nodes.address, cohort=5, rounds=1, on_client_error="leave_out")
     told = "its worker processes died again and again"
-    assert [one["reason"][: len(told)] for one in found.history[0]["left_out"]] == [told]
+    left_out = found.history[0]["left_out"]
+    assert left_out
+    assert all(len(clients()[one["client"]][0]) == 12 and told in one["reason"] for one in left_out)
 
 
 def test_a_cluster_without_room_ends_the_run_with_what_to_do(nodes, tmp_path, monkeypatch):

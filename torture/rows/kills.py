@@ -103,7 +103,11 @@ def kill_and_resume(
         tally.fail(number, f"{case.name}: {', '.join(differing)} ended otherwise")
 
 
-def train(case: Case, path: Path) -> None:
+def train(case: Case, path: Path, profiler: Callable[..., None] | None = None) -> None:
+    """Train, or go on; a profiler watches all, of a compiled engine what comes after the first round."""
+    watch = None if profiler is None or case.engine != "stacked" else lambda _: sys.setprofile(profiler)
+    if profiler is not None and watch is None:
+        sys.setprofile(profiler)
     generator = torch.Generator().manual_seed(0)
     clients = [(torch.randn(6, 3, generator=generator), torch.arange(6) % 2) for _ in range(8)]
     torch.manual_seed(0)
@@ -122,8 +126,10 @@ def train(case: Case, path: Path) -> None:
         resume=True,
         checkpoint_every=2,
         keep_memories=True,
+        callback=watch,
         progress=False,
     )
+    sys.setprofile(None)
 
 
 def killed(case: Case, path: Path, moment: int, *, inside: bool) -> None:
@@ -132,9 +138,7 @@ def killed(case: Case, path: Path, moment: int, *, inside: bool) -> None:
     profiler = kill_at_event(moment)
     if inside:
         watch_checkpoints(profiler)
-    else:
-        sys.setprofile(profiler)
-    train(case, path)
+    train(case, path, None if inside else profiler)
 
 
 def watch_checkpoints(profiler: Callable[..., None]) -> None:
@@ -160,9 +164,7 @@ def undisturbed(case: Case, path: Path) -> dict[str, Any]:
 
     def everywhere() -> int:
         profiler, calls = counting()
-        sys.setprofile(profiler)
-        train(case, path.with_name(f"{path.name}-counted"))
-        sys.setprofile(None)
+        train(case, path.with_name(f"{path.name}-counted"), profiler)
         return calls[0]
 
     return {**attempt(inside)[1], "calls": attempt(everywhere)[1]}

@@ -14,6 +14,7 @@ from fedkeel.cli import options as opt
 from fedkeel.cli.bounds_page import BoundCurve, bounds_document, spark
 from fedkeel.cli.paths import refuse_directory, why_unreadable
 from fedkeel.errors import ConfigError, did_you_mean
+from fedkeel.jsonfiles import parse_object
 from fedkeel.progress import console, plain_table
 from fedkeel.references import cited
 
@@ -152,7 +153,7 @@ def _parameters(file: Path | None, settings: list[str] | None) -> BoundParameter
 def _from_advice(file: Path) -> dict[str, float]:
     """Read the constants of a run from the adviser's JSON."""
     try:
-        table = json.loads(file.read_text())
+        table = parse_object(file.read_bytes())
         run, found = table["run"], {name: one["value"] for name, one in table["constants"].items()}
         numbers = {name: run[name] for name in ("T", "K", "N", "C", "S", "beta", "eta_g", "epsilon", "theta")}
         numbers |= {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import Field, model_validator
 
-from fedkeel.errors import ConfigError, Diverged, StorageError
+from fedkeel.errors import ConfigError, Diverged, Stopped, StorageError
 from fedkeel.experiments import COMPARISON_FILE
 from fedkeel.experiments.experiment import Experiment, ExperimentShape
 from fedkeel.experiments.expression import parse_method, spell_method
@@ -28,7 +28,7 @@ from fedkeel.tomlfile import dump_sealed, flat, inline, read_sealed
 if TYPE_CHECKING:
     from fedkeel.running.round import Row
 
-SPEED_ONLY = ("rounds", "target", *(name for name in Execution.model_fields if name != "device"))
+SPEED_ONLY = ("rounds", "target", "track", *(name for name in Execution.model_fields if name != "device"))
 
 
 class PlannedRun(NamedTuple):
@@ -70,7 +70,10 @@ class PlannedRun(NamedTuple):
 
 def run_planned(label: str, table: Mapping[str, Any], directory: str) -> Trial:
     """Do one planned run, from what can be sent to another process."""
-    return PlannedRun(label, Experiment.from_table(table), Path(directory)).run()
+    try:
+        return PlannedRun(label, Experiment.from_table(table), Path(directory)).run()
+    except Stopped as stop:  # by a request; its result is too much to send to another process
+        raise Stopped(str(stop)) from None
 
 
 class _ComparisonShape(Shape):

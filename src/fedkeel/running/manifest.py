@@ -7,6 +7,7 @@ import platform
 import sys
 import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,8 +42,8 @@ def manifest_of(context: RunContext) -> dict[str, Any]:
         "threads": context.engine.threads,
         "engine_choice": context.choice.describe(),
         "data": {**_data_of(settings.federation), "evaluated_on": _EVALUATED_ON[settings.evaluated_on]},
-        **_labels_of(settings.federation),
         **({} if settings.attack is None else {"hostile": sorted(settings.hostile)}),
+        **_labels_of(settings.federation),
         "versions": {
             "fedkeel": __version__,
             "python": platform.python_version(),
@@ -137,6 +138,20 @@ def describe(manifest: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def plain_settings(
+    manifest: Mapping[str, Any], experiment: Mapping[str, Any] | None, run_dir: str | Path | None
+) -> dict[str, Any]:
+    """Return what callbacks hear of a run before it begins."""
+    told = describe(manifest) if experiment is None else experiment
+    return {
+        **{key: value for key, value in told.items() if key != "made_from"},
+        "engine": manifest["engine"],
+        "threads": manifest["threads"],
+        "versions": manifest["versions"],
+        "run_dir": None if run_dir is None else str(run_dir),
+    }
+
+
 def same_experiment(directory: RunDirectory, manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Return the manifest of the run that is here, if it is of the same experiment.
 
@@ -177,9 +192,15 @@ def _evaluated_on(manifest: Mapping[str, Any]) -> str:
 
 
 def warn_of_other_bits(before: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
-    """Warn where a run goes on by other means than it was begun with: sums may come out in another order."""
-    told = {"engine": before["engine"], "threads": before["threads"], **before["versions"]}
-    now = {"engine": manifest["engine"], "threads": manifest["threads"], **manifest["versions"]}
+    """Warn where a run goes on by other means than it was begun with: sums may come out in another order.
+
+    The engines serial and processes give the same bits.
+    """
+    told, now = (
+        {"engine": one["engine"], "threads": one["threads"], **one["versions"]} for one in (before, manifest)
+    )
+    if {told["engine"], now["engine"]} == {"serial", "processes"}:
+        del now["engine"]
     differing = [f"{key} {told.get(key)} (now {now[key]})" for key in now if told.get(key) != now[key]]
     if differing:
         warnings.warn(

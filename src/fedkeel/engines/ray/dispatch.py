@@ -8,17 +8,17 @@ their chunk is complete, and are summed up there: only the sum comes back.
 from __future__ import annotations
 
 import math
-import pickle
 import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from fedkeel.engines.contract import ClientFailure, RoundRequest
 from fedkeel.engines.jobs.job import ChunkJob, ClientJob, Job, Shared
-from fedkeel.engines.jobs.pickles import Known, Packed, pack, unpack
+from fedkeel.engines.jobs.pickles import Known, Packed, exception_of, pack, unpack
 from fedkeel.engines.jobs.queue import PATIENCE, JobQueue
 from fedkeel.engines.ray.cluster import Cluster, Demand, Ref, WorkerLost
 from fedkeel.engines.ray.tasks import JobReport, RunSource, SharedSource, run_jobs, sum_chunk
@@ -135,7 +135,7 @@ class Dispatch:
                 here.append((job, unpack(self._cluster.get(result))))
         for job, failure, result in zip(sent.jobs, failures, sent.results, strict=True):
             if failure is not None:
-                self._queue.failed(job, pickle.loads(failure))
+                self._queue.failed(job, exception_of(failure))
                 continue
             self._queue.done(job)
             if self._chunks is not None and isinstance(job, ClientJob):
@@ -154,7 +154,7 @@ class Dispatch:
 
     def _take_sum(self, sent: _Sent, found: Any) -> None:
         if isinstance(found, bytes):
-            raise pickle.loads(found)
+            raise exception_of(found)
         first = sent.jobs[0]
         whole = ChunkJob(first.order, "a chunk", sum(job.samples for job in sent.jobs), ())
         self._take(whole, unpack(found))
@@ -215,7 +215,8 @@ class Dispatch:
 
     def _cancel_all(self) -> None:
         for ref in self._sent:
-            self._cluster.cancel(ref)
+            with suppress(Exception):  # the cluster may be gone
+                self._cluster.cancel(ref)
 
     def _tell(self, text: str) -> None:
         self.incidents.append(text)

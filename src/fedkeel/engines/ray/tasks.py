@@ -68,6 +68,15 @@ def versions() -> dict[str, str]:
     }
 
 
+def differing_versions(found: dict[str, str], expected: dict[str, str]) -> str:
+    """Say which versions differ; nothing where none does."""
+    return ", ".join(
+        f"{name} {version} instead of {expected[name]}"
+        for name, version in found.items()
+        if version != expected[name]
+    )
+
+
 def module_paths() -> list[str]:
     """Return where this process looks for modules: those of the user, where nodes have them too."""
     return [path or os.getcwd() for path in sys.path]
@@ -167,13 +176,8 @@ def _device(name: str) -> torch.device:
 
 def check_versions(expected: dict[str, str]) -> None:
     """Refuse a node that would compute something else."""
-    differing = [
-        f"{name} {found} instead of {expected[name]}"
-        for name, found in versions().items()
-        if found != expected[name]
-    ]
-    if differing:
+    if differing := differing_versions(versions(), expected):
         raise ConfigError(
-            f"node {platform.node()} has {', '.join(differing)}: install the same versions as where the run "
+            f"node {platform.node()} has {differing}: install the same versions as where the run "
             "was started; `fedkeel cluster check` shows what each node has"
         )
