@@ -14,18 +14,19 @@ from typer.testing import CliRunner
 
 from fedkeel.cli import app
 
-_SETTINGS = ("data.clients=60", "cohort=2", "work.epochs=1", "engine=serial", "threads=1", "rounds=1")
-_SMALL = tuple(word for setting in _SETTINGS for word in ("--set", setting))
+_SETTINGS = ("data.clients=60", "cohort=2", "work.epochs=1", "engine=serial", "threads=1")
+_CLIENTS = tuple(word for setting in _SETTINGS for word in ("--set", setting))
+_SMALL = (*_CLIENTS, "--set", "rounds=1")
 # what makes a command small: of an option given twice the last counts
 MADE_SMALL: dict[str, tuple[str, ...]] = {
     "run": _SMALL,
-    "compare": (*_SMALL, "--seeds", "1"),
+    "compare": (*_SMALL, "--seeds", "1", "--measure", "final"),
     "sweep": (*_SMALL, "--seeds", "1", "--parallel", "1"),
     "tune": (*_SMALL, "--trials", "1", "--parallel", "1"),
     "study stability": (*_SMALL, "--pairs", "1", "--held-out", "1", "--samples", "50"),
     "study interaction": (*_SMALL, "--samples", "60", "--every", "1"),
     "study constants": _SMALL,
-    "costs": (*_SMALL, "--counted", "1"),
+    "costs": (*_CLIENTS, "--counted", "2"),
     "reproduce": ("--dry-run",),  # `make recipes` plays every recipe at its smallest scale
 }
 # what is not run here, and why: part of the line, and the reason
@@ -36,7 +37,6 @@ NOT_RUN = {
     "make ": "a target of the Makefile: .ci/run or a person runs it",
     "pip install": "`make wheel` installs the package in a new environment",
     "python benchmarks/": "minutes on a quiet machine",
-    "python docs/": "draws or measures for minutes; what it wrote is in the repository",
     "python tests/": "minutes of random federations",
     "python examples/": "tests/test_docs.py runs every example",
     "fedkeel tune": "needs trials of some length; tests/test_tune.py and tests/cli run it",
