@@ -56,6 +56,18 @@ def inline(value: Any) -> str:
     return dump({"v": value}).removeprefix("v = ").removesuffix("\n")
 
 
+def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return a table with its nested ones as dotted keys.
+
+    >>> flat({"work": {"lr": 0.1}})
+    {'work.lr': 0.1}
+    """
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return found
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(part) for key, part in value.items() if part is not None}

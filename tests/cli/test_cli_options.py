@@ -36,6 +36,10 @@ NO_EXPERIMENT = (
     "bounds",
     "recipes show",
     "reproduce",
+    "deploy init",
+    "deploy up",
+    "deploy status",
+    "deploy down",
 )
 METHOD = 'Method, as scaffold or "relaxed(fedcm, beta=0.1)"'
 SEVERAL = {  # what differs between commands, and how
@@ -44,6 +48,10 @@ SEVERAL = {  # what differs between commands, and how
     "--held-out": {
         "Clients held out of training.",
         "Clients held out of training, to replace others; by default 5.",
+    },
+    "--parallel": {
+        "Runs at a time; by default one per core.",
+        "Trials at a time: they are drawn together, not knowing of each other.",
     },
     "--out": {
         "Where to keep it; by default a new directory below runs/.",

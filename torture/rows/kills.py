@@ -73,7 +73,7 @@ def run(scratch: Path, count: int, seed: int, progress: Progress) -> Tally:
 
 
 def case_of(number: int, known: list[Case]) -> Case:
-    """Return the case of a try: all in turn, but the compiled engine, which takes long, every sixtieth time."""
+    """Return the case of a try: all in turn; the compiled engine, which takes long, every sixtieth time."""
     *others, compiled = known
     return compiled if number % 60 == 40 else others[number % len(others)]
 

@@ -13,7 +13,7 @@ from fedkeel.cli import options as opt
 from fedkeel.cli.advise_page import as_json_value, print_page
 from fedkeel.cli.advise_values import AdvicePage, MeasuredStability
 from fedkeel.cli.constants import measure
-from fedkeel.cli.paths import why_unreadable
+from fedkeel.cli.paths import refuse_directory, why_unreadable
 from fedkeel.errors import ConfigError
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.jsonfiles import parse_object
@@ -29,6 +29,8 @@ fedkeel advise
 fedkeel advise --method "fedinit(beta=0.05)" --clients 20 --cohort 20 --lr 0.01 --epsilon 0.5
 
 fedkeel advise --data cifar10 --model cnn --out runs/advice   (the same line goes on after an interruption)
+
+fedkeel advise --method fedavg --page advice.html
 
 fedkeel advise experiment.toml --stability stability.json --json > advice.json"""
 _ASKED = "What is asked"
@@ -66,6 +68,9 @@ def advise(
     pilot_clients: opt.PilotClients = 20,
     pilot_samples: opt.PilotSamples = 256,
     out: opt.PilotOut = None,
+    page_file: Annotated[
+        Path | None, typer.Option("--page", metavar="FILE", help="Also write it as a page, as advice.html.")
+    ] = None,
     as_json: opt.Json = False,
 ) -> None:
     """Report what theory says about a run: constants, safe rates, rounds to a target, conditions, caveats.
@@ -74,6 +79,7 @@ def advise(
     the constants, the limits and each theorem's conditions as "holds" or "violated by a factor …".
     """
     _check(epsilon, beta, alpha)
+    refuse_directory(page_file)
     measured = read_stability(stability)
     effort = {
         "rounds": pilot_rounds,
@@ -84,12 +90,21 @@ def advise(
     found = measure(experiment, effort, out)
     asked = _inputs(experiment, found, epsilon=epsilon, beta=beta, alpha=alpha)
     page = AdvicePage.of(experiment, found, asked, measured)
+    if page_file is not None:
+        _write(page, page_file)
     if as_json:
         print(json.dumps(as_json_value(page), ensure_ascii=False, indent=2, allow_nan=False))
     else:
         print_page(page)
     if page.best.steps is None and math.isfinite(page.best.floor):
         raise ConfigError(f"--epsilon: {page.best.reason}")
+
+
+def _write(page: AdvicePage, path: Path) -> None:
+    from fedkeel.cli.advise_document import advice_document  # noqa: PLC0415
+    from fedkeel.report.page.rendering import write_page  # noqa: PLC0415
+
+    write_page(advice_document(page), path)
 
 
 def _check(epsilon: float | None, beta: float | None, alpha: float) -> None:

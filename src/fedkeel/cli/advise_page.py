@@ -1,4 +1,4 @@
-"""The adviser's page, for people and for programs."""
+"""What the adviser prints, for people and for programs."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def print_page(page: AdvicePage) -> None:
     heading(f"Largest safe global rate (yours: η_g = {page.inputs.eta_g:g})")
     screen.print(_limits(page.globally))
     heading(f"Rounds to a loss of ε = {page.inputs.epsilon:.3g} (Corollary 4.8, repaired)")
-    line(f"with your steps:      {_predicted(page.own)}")
-    line(f"with the best steps:  {_predicted(page.best)}")
+    line(f"with your steps:      {predicted_text(page.own)}")
+    line(f"with the best steps:  {predicted_text(page.best)}")
     heading(f"Range of β for relaxed initialisation (asked: β = {page.inputs.beta:g})")
     screen.print(_limits(page.betas))
     heading("Conditions")
@@ -92,23 +92,28 @@ def as_json_value(page: AdvicePage) -> dict[str, Any]:
     }
 
 
+def limit_rows(limits: tuple[Limit, ...]) -> list[tuple[str, ...]]:
+    """Return a line per theorem: the largest rate it allows, whether the run's is within, and why."""
+    return [(one.who, number(one.limit), one.verdict, one.why) for one in limits]
+
+
 def _limits(limits: tuple[Limit, ...]) -> Any:
-    table = plain_table(
-        ("", "largest", "", ""), [(one.who, number(one.limit), one.verdict, one.why) for one in limits]
-    )
+    table = plain_table(("", "largest", "", ""), limit_rows(limits))
     for column in table.columns[2:]:
         column.justify = "left"
     return table
 
 
-def _predicted(one: PredictedRounds) -> str:
+def predicted_text(one: PredictedRounds) -> str:
+    """Return after how many rounds a loss is promised, or why nothing is."""
     if one.steps is None or not one.reachable:
         return f"nothing is promised: {one.reason}"
     steps = f"η_l = {one.steps.eta_l:.3g}, η_g = {one.steps.eta_g:.3g}"
     return f"{max(0, math.ceil(one.rounds)):,} rounds, {steps}, floor {number(one.floor)}"
 
 
-def _headline(check: TheoremCheck) -> str:
+def headline(check: TheoremCheck) -> str:
+    """Return a theorem with its bound, and whether it holds here."""
     value = "" if math.isinf(check.value) else f" ≤ {number(check.value)}"
     state = "all conditions hold" if check.holds else "void here" if not value else "not guaranteed here"
     return f"{check.theorem}, {check.bounds}{value}: {state}"
@@ -118,7 +123,7 @@ def _conditions(theorem_checks: tuple[TheoremCheck, ...]) -> Iterator[str]:
     """Yield the lines of all theorems; what several ask for is listed once."""
     printed: set[str] = set()
     for check in theorem_checks:
-        yield _headline(check)
+        yield headline(check)
         lines = [str(condition) for condition in check.conditions]
         yield from (f"  {line}" for line in lines if line not in printed)
         again = sum(line in printed for line in lines)
@@ -127,8 +132,9 @@ def _conditions(theorem_checks: tuple[TheoremCheck, ...]) -> Iterator[str]:
         printed |= set(lines)
 
 
-def _bounds_table(rows: tuple[StabilityComparison, ...]) -> Any:
-    shown = [
+def stability_rows(rows: tuple[StabilityComparison, ...]) -> list[tuple[str, ...]]:
+    """Return a line per method: the bound after some rounds, what was measured, and how they compare."""
+    return [
         (
             row.method,
             str(row.rounds),
@@ -138,7 +144,10 @@ def _bounds_table(rows: tuple[StabilityComparison, ...]) -> Any:
         )
         for row in rows
     ]
-    table = plain_table(("method", "rounds", "bound", "measured", ""), shown)
+
+
+def _bounds_table(rows: tuple[StabilityComparison, ...]) -> Any:
+    table = plain_table(("method", "rounds", "bound", "measured", ""), stability_rows(rows))
     table.columns[-1].justify = "left"
     return table
 

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedkeel.cli import options as opt
-from fedkeel.cli.bounds_page import BoundCurve, make_page, spark
-from fedkeel.cli.paths import why_unreadable
+from fedkeel.cli.bounds_page import BoundCurve, bounds_document, spark
+from fedkeel.cli.paths import refuse_directory, why_unreadable
 from fedkeel.errors import ConfigError, did_you_mean
 from fedkeel.jsonfiles import parse_object
 from fedkeel.progress import console, plain_table
+from fedkeel.references import cited
 
 if TYPE_CHECKING:
     from fedkeel.theory.catalogue import BoundParameters, CatalogueEntry
@@ -85,8 +86,7 @@ def bounds(
     ]
     curves = _without_twins(curves)
     _refuse_void(curves, over)
-    if page is not None and page.is_dir():
-        raise ConfigError(f"--page {page}: a directory: name a file in it, as {page / 'bounds.html'}")
+    refuse_directory(page)
     if page is not None:
         _write(page, curves, over, entries, parameters)
     if as_json:
@@ -100,7 +100,14 @@ def _list(*, as_json: bool) -> None:
 
     parameters = dataclasses.asdict(BoundParameters())
     if as_json:
-        listed = {name: {"what": one.what, "over": one.depends} for name, one in CATALOGUE.items()}
+        listed = {
+            name: {
+                "what": one.what,
+                "over": one.depends,
+                "references": [paper.key for paper in cited(name, "bounds")],
+            }
+            for name, one in CATALOGUE.items()
+        }
         print(json.dumps({"bounds": listed, "constants": parameters}, ensure_ascii=False, indent=2))
         return
     table = plain_table(
@@ -269,9 +276,8 @@ def _write(
     entries: dict[str, CatalogueEntry],
     parameters: BoundParameters,
 ) -> None:
-    from fedkeel.files import storage_errors, write_durably  # noqa: PLC0415  heavy
+    from fedkeel.report.page.rendering import write_page  # noqa: PLC0415  heavy
 
     about = [f"{name}: {entry.what}" for name, entry in entries.items()]
     shown = ", ".join(f"{k} = {v:g}" for k, v in dataclasses.asdict(parameters).items() if k != over)
-    with storage_errors(path):
-        write_durably(path, make_page(curves, over, about, shown).encode())
+    write_page(bounds_document(curves, over, about, shown), path)

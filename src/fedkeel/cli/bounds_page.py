@@ -1,14 +1,12 @@
-"""Curves of bounds: a page with inline SVG that needs no network and no script, and a line of bars."""
+"""Curves of bounds: a page, and a line of bars."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
-from fedkeel.report.charts import ChartCurve, draw_chart, legend
-from fedkeel.report.style import html_page, html_table
+from fedkeel.report.page.document import Axis, Block, Chart, Document, Section, Series, Table, Text
 
 if TYPE_CHECKING:
     from fedkeel.theory import BoundRow
@@ -66,38 +64,53 @@ def spark(values: Sequence[float]) -> str:
     return f"{10**low:.3g} {bars} {10**high:.3g} (logarithmic)"
 
 
-def make_page(curves: Sequence[BoundCurve], over: str, about: Sequence[str], constants: str) -> str:
-    """Return the curves as one HTML page."""
+def bounds_document(
+    curves: Sequence[BoundCurve], over: str, about: Sequence[str], constants: str
+) -> Document:
+    """Return the curves as a page, on logarithmic axes where all numbers are above zero."""
     names = list(dict.fromkeys(curve.name for curve in curves))
-    drawn = [_drawn(curve, names.index(curve.name)) for curve in curves]
-    lines = "".join(f'<p class="quiet">{escape(line)}</p>' for line in about)
-    body = f"""{lines}{legend(drawn)}
-{_chart(drawn, over, [row.at for row in curves[0].rows])}
-<p class="quiet">Hollow points: a condition is violated there. Gaps: the formula breaks down.</p>
-{_table(curves, over)}
-<p class="quiet">{escape(constants)}</p>"""
-    return html_page(f"Bounds against {over}", body)
-
-
-def _drawn(curve: BoundCurve, colour: int) -> ChartCurve:
-    finite = [row for row in curve.rows if math.isfinite(row.bound.value)]
-    return ChartCurve(
-        curve.label,
-        [(row.at, row.bound.value) for row in finite],
-        colour,
-        dashed=curve.form != "repaired",
-        hollow=[not row.bound.holds for row in finite],
+    grid = [row.at for row in curves[0].rows]
+    finite = [value for curve in curves for value in curve.values if math.isfinite(value)]
+    chart = Chart(
+        id="bounds-chart",
+        title=f"Bounds against {over}",
+        x=Axis(label=over, log=min(grid) > 0),
+        y=Axis(label="bound", log=bool(finite) and min(finite) > 0),
+        series=tuple(_series(curve, names.index(curve.name)) for curve in curves),
+        note="Hollow points: a condition is violated there. Gaps: the formula breaks down.",
+        wide=True,
+    )
+    violated = [f"{curve.label}: {text}" for curve in curves for text in curve.violations(over)]
+    told = Text(id="about", paragraphs=tuple(about), listed=True)
+    blocks: list[Block] = [chart, told, _table(curves, over)]
+    if violated:
+        blocks.append(Text(id="violated", paragraphs=tuple(violated), listed=True))
+    return Document(
+        title=f"Bounds against {over}",
+        kind="bounds",
+        sections=(
+            Section(id="bounds", title="Bounds", blocks=tuple(blocks)),
+            Section(
+                id="constants",
+                title="Constants",
+                blocks=(Text(id="constants-list", paragraphs=(constants,)),),
+            ),
+        ),
     )
 
 
-def _chart(curves: Sequence[ChartCurve], over: str, grid: Sequence[float]) -> str:
-    """Return the chart, on logarithmic axes where all numbers are above zero."""
-    log_x = min(grid) > 0
-    log_y = all(value > 0 for curve in curves for _, value in curve.points)
-    return draw_chart(curves, x=over, y="bound", span_x=grid, log_x=log_x, log_y=log_y).inline()
+def _series(curve: BoundCurve, colour: int) -> Series:
+    return Series(
+        name=curve.label,
+        x=tuple(row.at for row in curve.rows),
+        y=tuple(row.bound.value if math.isfinite(row.bound.value) else None for row in curve.rows),
+        hollow=tuple(not row.bound.holds for row in curve.rows),
+        colour=colour,
+        dash=(2 * (colour // 10) + (curve.form != "repaired")) % 5,  # ten colours, then other dashes
+    )
 
 
-def _table(curves: Sequence[BoundCurve], over: str) -> str:
+def _table(curves: Sequence[BoundCurve], over: str) -> Table:
     rows = []
     for index, row in enumerate(curves[0].rows):
         bounds = [curve.rows[index].bound for curve in curves]
@@ -105,5 +118,9 @@ def _table(curves: Sequence[BoundCurve], over: str) -> str:
             "—" if math.isinf(b.value) else f"{b.value:.4g}" if b.holds else f"({b.value:.4g})"
             for b in bounds
         ]
-        rows.append([f"{row.at:g}", *cells])
-    return html_table([over, *(curve.label for curve in curves)], rows)
+        rows.append((f"{row.at:g}", *cells))
+    headings = (over, *(curve.label for curve in curves))
+    note = "In parentheses: the formula's number where a condition is violated."
+    return Table(
+        id="bounds-table", title="The same in numbers", headings=headings, rows=tuple(rows), note=note
+    )

@@ -24,6 +24,7 @@ fedkeel study constants --clients 20 --cohort 20
 fedkeel study constants --data cifar10 --model cnn --out runs/constants   (the same line goes on)
 
 fedkeel study constants --json > constants.json"""
+CONSTANT_HEADINGS = ("value", "from", "to", "samples", "how")
 _SYMBOLS = {
     "L": "L",
     "L_power": "  from Hessians",
@@ -96,18 +97,25 @@ def measure(experiment: Experiment, effort: dict[str, int], out: Path | None) ->
 
 def print_constants(found: Findings) -> None:
     """Print what was measured, with its spread and what is behind it."""
-    table = plain_table(
-        ("", "value", "from", "to", "samples", "how"),
-        [_constant(_SYMBOLS[name], one) for name, one in _ordered(found.estimates)],
-    )
+    table = plain_table(("", *CONSTANT_HEADINGS), constant_rows(found))
     table.columns[-1].justify = "left"
     console().print(table)
-    for line in (
+    for line in constant_notes(found):
+        console().print(line, markup=False, soft_wrap=True)
+
+
+def constant_rows(found: Findings) -> list[tuple[str, ...]]:
+    """Return a line per constant: symbol, value, spread, samples, how it was measured."""
+    return [_constant(_SYMBOLS[name], one) for name, one in _ordered(found.estimates)]
+
+
+def constant_notes(found: Findings) -> tuple[str, ...]:
+    """Return the corners of what was fitted, and what is to be said of it."""
+    return (
         f"frontier (a, b):   {_corners(found.fit.smooth)}",
         f"frontier (α², β²): {_corners(found.fit.lipschitz)}",
         *(f"Note: {note}" for note in found.notes),
-    ):
-        console().print(line, markup=False, soft_wrap=True)
+    )
 
 
 def number(value: float) -> str:

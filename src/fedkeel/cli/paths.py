@@ -80,6 +80,12 @@ def refuse_columns(directory: Path, columns: str | None) -> None:
         )
 
 
+def refuse_directory(page: Path | None, option: str = "--page") -> None:
+    """Refuse a directory where the file of a page is to be named."""
+    if page is not None and page.is_dir():
+        raise ConfigError(f"{option} {page}: a directory: name a file in it, as {page / 'page.html'}")
+
+
 def why_unreadable(problem: Exception) -> str:
     """Say why a file of JSON cannot be used: the system's reason, or that it holds something else."""
     if isinstance(problem, OSError):

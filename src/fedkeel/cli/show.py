@@ -15,6 +15,7 @@ from fedkeel.cli import paths
 from fedkeel.cli.clients import show_clients
 from fedkeel.cli.runs import described
 from fedkeel.cli.sweep_page import print_sweep
+from fedkeel.columns import shown_events
 from fedkeel.errors import ConfigError, StorageError
 from fedkeel.experiments import OUTCOME_FILE, OUTCOME_TEXT
 from fedkeel.files import read_whole, storage_errors
@@ -117,6 +118,7 @@ def _show_run(directory: Path, found: Mapping[str, Any]) -> None:
             ("curve", _spark([value for _, value in points])),
             ("cost", f"{shown_bytes(sent)} sent, {_shown_seconds(directory)}"),
         ]
+    facts += [(f"{name} " if len(name) > 9 else name, told) for name, told in shown_events(rows).items()]
     if found["state"] == "unfinished":
         facts.append(("go on", f"fedkeel resume {shlex.quote(str(directory))}"))
     console().print("\n".join(f"{name:<10}{text}" for name, text in facts), markup=False, soft_wrap=True)
@@ -175,19 +177,12 @@ def _show_study(directory: Path, kind: str, columns: str | None, *, as_json: boo
 
 def _show_comparison(directory: Path, columns: str | None, *, as_json: bool) -> None:
     from fedkeel.cli.compare import print_report, report  # noqa: PLC0415
-    from fedkeel.experiments.comparison import Comparison  # noqa: PLC0415
+    from fedkeel.experiments.comparison import Comparison, kept_trials  # noqa: PLC0415
     from fedkeel.experiments.scoring import check_measures  # noqa: PLC0415
-    from fedkeel.report import Trial  # noqa: PLC0415
     from fedkeel.report.table_columns import measure_columns, parse_columns  # noqa: PLC0415
-    from fedkeel.report.tables import UNFINISHED  # noqa: PLC0415
 
     comparison = Comparison.load(directory)
-    trials = []
-    for job in comparison.jobs(directory):
-        rows = read_rows(job.directory)
-        missing = len(rows) < comparison.base.rounds
-        trials.append(Trial(job.method, job.seed, rows, UNFINISHED if missing else None))
-    trials.sort(key=lambda trial: comparison.methods.index(trial.method))
+    trials = kept_trials(comparison, directory)
     if columns is not None:
         comparison = comparison._replace(columns=parse_columns(columns))
         known = {name for trial in trials for row in trial.rows for name in row}

@@ -40,9 +40,10 @@ def split(
     """Draw a split: clients across, classes down, darker for more samples."""
     from fedkeel.files import storage_errors  # noqa: PLC0415  heavy
     from fedkeel.report import splits as draw  # noqa: PLC0415
+    from fedkeel.report.page.rendering import render  # noqa: PLC0415
 
     kinds: dict[str, Callable[[SplitCounts], str | bytes]] = {
-        ".html": draw.as_html,
+        ".html": lambda counts: render(draw.as_document(counts)),
         ".svg": draw.as_svg,
         ".png": draw.as_png,
     }

@@ -1,4 +1,4 @@
-"""`fedkeel study stability`, `fedkeel study interaction`, `fedkeel study constants`."""
+"""`fedkeel study`: stability, interaction, constants, robustness."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from fedkeel.cli import options as opt
 from fedkeel.cli import paths
 from fedkeel.cli.constants import EXAMPLES, constants
 from fedkeel.cli.resuming import missing_directories, resumable, say_what_is_there
-from fedkeel.cli.study_page import local_curves, print_interaction, print_stability
+from fedkeel.cli.robustness import EXAMPLES as ROBUSTNESS
+from fedkeel.cli.robustness import robustness
+from fedkeel.cli.study_page import print_interaction, print_stability
 from fedkeel.errors import Diverged
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.progress import RunProgress
@@ -47,6 +49,7 @@ def register(app: typer.Typer) -> None:
     group.command(epilog=_STABILITY)(stability)
     group.command(epilog=_INTERACTION)(interaction)
     group.command(epilog=EXAMPLES)(constants)
+    group.command(epilog=ROBUSTNESS)(robustness)
     app.add_typer(group, name="study")
 
 
@@ -110,13 +113,12 @@ def stability(
                     progress=_shown_runs(progress, number * (pairs + 1)),
                 )
             found[name] = result.as_dict()
-    curves = {name: list(enumerate(one["mean"])) for name, one in found.items()}
-    _write(directory, "stability", "‖x − x'‖, mean over pairs", found, curves)
-    _draw(directory, "local", "largest distance between two walks, by step", local_curves(found))
+    page = _write(directory, "stability", found)
     if as_json:
-        print(json.dumps({"directory": str(directory), "methods": found}, ensure_ascii=False, indent=2))
+        told = {"directory": str(directory), "page": str(page), "methods": found}
+        print(json.dumps(told, ensure_ascii=False, indent=2))
     else:
-        print_stability(found, directory)
+        print_stability(found, page)
 
 
 @opt.takes_experiment(leave_out=("method",))
@@ -163,12 +165,12 @@ def interaction(
                 found[name] = [one._asdict() for one in measured]
             accuracy = rows[-1]["accuracy"] if rows else None
             progress.end(number, "done" if rows else _KEPT, accuracy, rounds=experiment.rounds)
-    curves = {name: [(m["round"], m["features"]) for m in seen] for name, seen in found.items()}
-    _write(directory, "interaction", "features, all models together", found, curves)
+    page = _write(directory, "interaction", found)
     if as_json:
-        print(json.dumps({"directory": str(directory), "methods": found}, ensure_ascii=False, indent=2))
+        told = {"directory": str(directory), "page": str(page), "methods": found}
+        print(json.dumps(told, ensure_ascii=False, indent=2))
     else:
-        print_interaction(found, directory)
+        print_interaction(found, page)
 
 
 def _experiments(methods: list[str], base: Experiment) -> dict[str, Experiment]:
@@ -243,17 +245,7 @@ def _rounds_in(run: Path) -> int:
     return len(read_rows(run))
 
 
-def _write(directory: Path, name: str, title: str, found: dict[str, Any], curves: dict[str, Any]) -> None:
-    from fedkeel.files import storage_errors, write_durably  # noqa: PLC0415
+def _write(directory: Path, name: str, found: dict[str, Any]) -> Path:
+    from fedkeel.experiments.study_pages import write_study  # noqa: PLC0415  heavy
 
-    with storage_errors(directory):
-        write_durably(directory / f"{name}.json", json.dumps(found, ensure_ascii=False, indent=2).encode())
-    _draw(directory, name, title, curves)
-
-
-def _draw(directory: Path, name: str, title: str, curves: dict[str, Any]) -> None:
-    from fedkeel.files import storage_errors, write_durably  # noqa: PLC0415
-    from fedkeel.report.charts import line_chart  # noqa: PLC0415  heavy
-
-    with storage_errors(directory):
-        write_durably(directory / f"{name}.svg", line_chart(title, curves).file().encode())
+    return write_study(directory, name, found, f"{name.capitalize()} of {', '.join(found)}")

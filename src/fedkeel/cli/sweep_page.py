@@ -35,7 +35,6 @@ def print_sweep(found: dict[str, Any]) -> None:
     best = f"{found['best'] or 'none'} ({found['best_note']})"
     ends = [f"Best: {best}{_how_sure(found)}", *found["problems"]]
     directory = Path(found["directory"])
-    ends.append(f"Plot: {directory / 'sweep.svg'}")
     if (directory / "page.html").exists():
         ends.append(f"Page with curves: {directory / 'page.html'}")
     console().print("\n" + "\n".join(ends), markup=False, soft_wrap=True)

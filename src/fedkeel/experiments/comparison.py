@@ -11,23 +11,24 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import Field, model_validator
 
-from fedkeel.errors import ConfigError, Diverged, StorageError
+from fedkeel.errors import ConfigError, Diverged, Stopped, StorageError
 from fedkeel.experiments import COMPARISON_FILE
 from fedkeel.experiments.experiment import Experiment, ExperimentShape
 from fedkeel.experiments.expression import parse_method, spell_method
 from fedkeel.experiments.scoring import check_scoring
 from fedkeel.files import make_directory, storage_errors, write_durably
 from fedkeel.jsonfiles import Shape, fitting
+from fedkeel.options import Execution
 from fedkeel.report.measures import Measure, parse_measure
 from fedkeel.report.table_columns import COLUMNS, parse_columns
-from fedkeel.report.tables import Trial
-from fedkeel.running.run_directory import is_whole, read_clients, read_rows
-from fedkeel.tomlfile import dump_sealed, inline, read_sealed
+from fedkeel.report.tables import UNFINISHED, Trial
+from fedkeel.running.run_directory import is_whole, read_rows
+from fedkeel.tomlfile import dump_sealed, flat, inline, read_sealed
 
 if TYPE_CHECKING:
     from fedkeel.running.round import Row
 
-SPEED_ONLY = ("rounds", "engine", "threads", "workers", "checkpoint_every", "keep_memories", "target")
+SPEED_ONLY = ("rounds", "target", "track", *(name for name in Execution.model_fields if name != "device"))
 
 
 class PlannedRun(NamedTuple):
@@ -41,6 +42,11 @@ class PlannedRun(NamedTuple):
     def seed(self) -> int:
         """The run's seed."""
         return self.experiment.seed
+
+    @property
+    def sendable(self) -> tuple[str, dict[str, Any], str]:
+        """Return what `run_planned` takes."""
+        return self.method, self.experiment.table(), str(self.directory)
 
     def finished(self) -> list[dict[str, Any]] | None:
         """Return the rows of a run that is done already, None where there is something left to do."""
@@ -60,6 +66,14 @@ class PlannedRun(NamedTuple):
         except Diverged as problem:
             return Trial(self.method, self.seed, read_rows(self.directory), str(problem))
         return Trial(self.method, self.seed, result.history)
+
+
+def run_planned(label: str, table: Mapping[str, Any], directory: str) -> Trial:
+    """Do one planned run, from what can be sent to another process."""
+    try:
+        return PlannedRun(label, Experiment.from_table(table), Path(directory)).run()
+    except Stopped as stop:  # by a request; its result is too much to send to another process
+        raise Stopped(str(stop)) from None
 
 
 class _ComparisonShape(Shape):
@@ -128,13 +142,6 @@ class Comparison(NamedTuple):
         """Return what one run trains; both were checked when the comparison was made."""
         return self.base.model_copy(update={"method": method, "seed": seed})
 
-    def clients(self, out: Path) -> dict[str, list[dict[str, Any]]]:
-        """Return each method's rows client by client, of all its runs; none where they were not evaluated."""
-        found: dict[str, list[dict[str, Any]]] = {}
-        for job in self.jobs(out):
-            found.setdefault(job.method, []).extend(read_clients(job.directory))
-        return found
-
     @property
     def score(self) -> Measure:
         """Return what a run is scored by."""
@@ -192,10 +199,20 @@ class Comparison(NamedTuple):
         return [f"--set {shlex.quote(setting)}" for setting in changes(self.base) if setting[:5] != "seed="]
 
 
+def kept_trials(comparison: Comparison, directory: Path) -> list[Trial]:
+    """Return the runs of a comparison as far as they are."""
+    trials = []
+    for job in comparison.jobs(directory):
+        rows = read_rows(job.directory)
+        missing = len(rows) < comparison.base.rounds
+        trials.append(Trial(job.method, job.seed, rows, UNFINISHED if missing else None))
+    return sorted(trials, key=lambda trial: comparison.methods.index(trial.method))
+
+
 def changes(experiment: Experiment) -> list[str]:
     """Return the settings that make an experiment of the default one."""
-    default = _flat(Experiment().table())
-    given = _flat(experiment.table())
+    default = flat(Experiment().table())
+    given = flat(experiment.table())
     return [f"{key}={_shown(value)}" for key, value in given.items() if default.get(key) != value]
 
 
@@ -211,13 +228,6 @@ def _essence(experiment: Experiment) -> dict[str, Any]:
     """Return what the rows depend on; methods may be written in several ways."""
     table = {key: value for key, value in experiment.table().items() if key not in SPEED_ONLY}
     return {**table, "method": repr(experiment.algorithm())}
-
-
-def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in table.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return flat
 
 
 def _shown(value: Any) -> str:

@@ -18,18 +18,22 @@ from pydantic import BeforeValidator, Field, field_validator
 from fedkeel import tomlfile
 from fedkeel.errors import ConfigError, DataError, FedkeelError, did_you_mean
 from fedkeel.experiments.expression import (
+    parse_attack,
     parse_augment,
+    parse_faults,
     parse_method,
     parse_noise,
     parse_optimizer,
     parse_probe,
+    parse_reducer,
     parse_schedule,
     parse_split,
 )
-from fedkeel.experiments.sections import ALL, DataSettings, ModelSettings, check_text
+from fedkeel.experiments.sections import ALL, DataSettings, ModelSettings, check_text, is_none
+from fedkeel.experiments.tracking import parse_tracker, trackers_of
 from fedkeel.frozen import Count, Seed
 from fedkeel.jsonfiles import Shape
-from fedkeel.options import Execution, RunOptions
+from fedkeel.options import Execution, FaultOptions, RunOptions
 from fedkeel.running.run_directory import read_experiment
 from fedkeel.work import Work
 
@@ -48,6 +52,15 @@ _EITHER = {"work.epochs": "work.steps", "work.steps": "work.epochs"}  # giving o
 _NONE_IS_ALL = ("work.batch_size", "data.clients")
 
 ProbeText = Annotated[str, BeforeValidator(lambda text: (parse_probe(text), text)[1])]
+TrackerText = Annotated[str, BeforeValidator(lambda text: (parse_tracker(text), text)[1])]
+
+
+def _read_reducer(given: object) -> str | None:
+    return None if is_none(given) else repr(check_text("reducer", parse_reducer, given))
+
+
+def _read_attack(given: object) -> str | None:
+    return None if is_none(given) else repr(check_text("attack", parse_attack, given))
 
 
 def _read_work(given: object) -> object:
@@ -71,6 +84,13 @@ def _read_work(given: object) -> object:
         raise ConfigError(re.sub("^Work: ", "work.", str(problem), flags=re.MULTILINE)) from None
 
 
+def _read_faults(given: object) -> Any:
+    if is_none(given):
+        return None
+    check_text("faults", parse_faults, given)
+    return given
+
+
 class ExperimentShape(Shape):
     """What `Experiment.table` has, as far as it is used without being checked: see `Experiment.unchecked`."""
 
@@ -91,7 +111,7 @@ class ExperimentShape(Shape):
         return data
 
 
-class Experiment(RunOptions, Execution):
+class Experiment(RunOptions, FaultOptions, Execution):
     """Everything that defines a run from files. The defaults train digits on unlike clients."""
 
     method: str = Field("FedAvg", description='Method, as scaffold or "relaxed(fedcm, beta=0.1)".')
@@ -100,6 +120,18 @@ class Experiment(RunOptions, Execution):
     target: Annotated[float, Field(gt=0, le=1)] | None = Field(None, description="Accuracy to reach, as 0.9.")
     probes: list[ProbeText] | None = Field(
         None, description='Diagnostic, as divergence or "diversity(every=5)"; repeatable.'
+    )
+    reducer: Annotated[str | None, BeforeValidator(_read_reducer)] = Field(
+        None, description='What replaces the mean of uploads, as Median or "TrimmedMean(0.2)".'
+    )
+    attack: Annotated[str | None, BeforeValidator(_read_attack)] = Field(
+        None, description='Hostile clients, as "SignFlip(share=0.2)" or "Backdoor(0.1, target=7)".'
+    )
+    faults: Annotated[str | None, BeforeValidator(_read_faults)] = Field(
+        None, description='Clients that fail on purpose, as "Faults(drop=0.1)"; needs leave_out.'
+    )
+    track: list[TrackerText] | None = Field(
+        None, description="Also write to tensorboard, mlflow or wandb, as mlflow or mlflow=FILE; repeatable."
     )
     data: DataSettings = DataSettings()
     model: ModelSettings = ModelSettings()
@@ -153,7 +185,7 @@ class Experiment(RunOptions, Execution):
     def with_settings(self, settings: Iterable[str]) -> Experiment:
         """Return a copy with settings such as `work.lr=0.1`; values are TOML, else text; `none` clears."""
         table = self.table()
-        pairs = [_split_setting(setting) for setting in settings]
+        pairs = [split_setting(setting) for setting in settings]
         named = {key for key, _ in pairs}
         for key, value in pairs:
             _put(table, key, value)
@@ -242,10 +274,12 @@ class Experiment(RunOptions, Execution):
     def settings(self) -> RunSettings:
         """Return what defines the run, its data loaded and its model built."""
         federation = self.federation()
-        return self._settings(federation, self.task(federation))
+        return self.settings_of(federation, self.task(federation))
 
-    def _settings(self, federation: Federation, task: Task) -> RunSettings:
-        from fedkeel.settings import RunSettings  # noqa: PLC0415  heavy
+    def settings_of(self, federation: Federation, task: Task) -> RunSettings:
+        """Return what defines the run with this data and this model."""
+        from fedkeel.reducers import Mean  # noqa: PLC0415  heavy
+        from fedkeel.settings import RunSettings  # noqa: PLC0415
 
         return RunSettings(
             task=task,
@@ -253,7 +287,10 @@ class Experiment(RunOptions, Execution):
             algorithm=self.algorithm(),
             work=self.work,
             probes=tuple(parse_probe(probe) for probe in self.probes or ()),
-            **{name: getattr(self, name) for name in RunOptions.model_fields},
+            reducer=Mean() if self.reducer is None else parse_reducer(self.reducer),
+            attack=None if self.attack is None else parse_attack(self.attack),
+            faults=None if self.faults is None else parse_faults(self.faults),
+            **{name: getattr(self, name) for name in (*RunOptions.model_fields, *FaultOptions.model_fields)},
         )
 
     def execution(self) -> Execution:
@@ -275,11 +312,11 @@ class Experiment(RunOptions, Execution):
         task = self.drawn_task(federation)
         goes_on = resume and run_dir is not None and has_checkpoint(Path(run_dir))
         return run(
-            self._settings(federation, task),
+            self.settings_of(federation, task),
             self.execution(),
             run_dir,
             resume=resume,
-            callback=callback,
+            callback=[*([] if callback is None else [callback]), *trackers_of(self.track, run_dir)],
             experiment=self.table(),
             about={} if goes_on else self._initialise(task),
         )
@@ -306,7 +343,8 @@ def _plain(table: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _split_setting(setting: str) -> tuple[str, Any]:
+def split_setting(setting: str) -> tuple[str, Any]:
+    """Return the key and the value of a setting such as `work.lr=0.1`."""
     key, equals, text = setting.partition("=")
     key, text = key.strip(), text.strip()
     if not equals or not key:

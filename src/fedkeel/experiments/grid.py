@@ -6,7 +6,6 @@ be written in Python can be compared, and nothing of `train` is declared again h
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -15,11 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from fedkeel.algorithm import Algorithm
-from fedkeel.client_table import ClientRow
-from fedkeel.columns import is_accuracy
 from fedkeel.errors import ConfigError, Diverged
 from fedkeel.experiments.metric_choice import MetricChoice, check_columns
-from fedkeel.files import storage_errors, write_durably
 from fedkeel.methods.stages import Stages
 from fedkeel.progress import RunProgress, as_lines
 from fedkeel.report import (
@@ -27,15 +23,15 @@ from fedkeel.report import (
     MethodSummary,
     Trial,
     find_verdict,
-    make_page,
     parse_measure,
     reachable_target,
     summarise,
 )
-from fedkeel.report.charts import draw_chart
 from fedkeel.report.choosing import ChosenValue, choose
-from fedkeel.report.curves import accuracy_curves
-from fedkeel.report.style import html_table
+from fedkeel.report.inline import inline_chart, inline_table
+from fedkeel.report.page.comparison import runs_document
+from fedkeel.report.page.rendering import write_page
+from fedkeel.report.page.runs import ReportedRun
 from fedkeel.report.table_columns import COLUMNS, parse_columns
 from fedkeel.report.tables import cells, headings, why_diverged
 from fedkeel.running.result import Result
@@ -99,46 +95,33 @@ class RunGrid:
         return choose(self.trials, parse_measure(self.measure))
 
     def save_page(self, path: str | Path) -> Path:
-        """Write table, verdict and curves as one HTML file."""
+        """Write table, verdict, curves and all else that is known of the runs as one HTML file."""
         settings = f"{len(self.choices)} {self.kind}s, {len(self.results)} runs, made in Python"
-        names = list(self.choices)
-        page = make_page(
-            ", ".join(names),
-            self.trials,
+        document = runs_document(
+            ", ".join(self.choices),
+            [self._reported(trial) for trial in self.trials],
             verdict=self.verdict,
             target=self.target,
             commands=[f"fedkeel.{'compare' if self.kind == 'method' else 'sweep'}(…) in Python"],
             settings=settings,
             columns=self.columns,
             subject=self.kind,
-            clients=self._clients(),
         )
-        path = Path(path)
-        with storage_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_durably(path, page.encode())
-        return path
+        return write_page(document, Path(path))
+
+    def _reported(self, trial: Trial) -> ReportedRun:
+        result = self.results[trial.method, trial.seed]
+        rows = () if result.client_table is None else result.client_table.rows
+        directory = None if result.run_dir is None else str(result.run_dir)
+        return ReportedRun(trial, result.manifest, clients=rows, directory=directory)
 
     def __repr__(self) -> str:
         return f"{as_lines(self._headings(), self._cells())}\n\n{self._conclusion()}"
 
     def _repr_html_(self) -> str:
-        metric, picture = parse_measure(self.measure).metric, ""
-        curves = accuracy_curves(self.trials, metric)
-        if curves:
-            percent = is_accuracy(metric)
-            drawn = draw_chart(curves, x="communication rounds", y=metric, span_x=[0], percent=percent)
-            # as a picture of its own, so that its style sheet stays out of the notebook's page
-            picture = f'<img src="data:image/svg+xml;base64,{b64encode(drawn.file().encode()).decode()}">'
-        table = html_table(self._headings(), self._cells())
-        return f"{table}<p>{escape(self._conclusion())}</p>{picture}"
-
-    def _clients(self) -> dict[str, list[ClientRow]]:
-        """Return the rows client by client of each method's or value's runs, where clients have test sets."""
-        found: dict[str, list[ClientRow]] = {name: [] for name in self.choices}
-        for (name, _), result in self.results.items():
-            found[name] += [] if result.client_table is None else result.client_table.rows
-        return found
+        table = inline_table(self._headings(), self._cells())
+        chart = inline_chart(self.trials, parse_measure(self.measure).metric)
+        return f"{table}<p>{escape(self._conclusion())}</p>{chart}"
 
     def _conclusion(self) -> str:
         """Return the verdict; of a sweep also the best value, and by what it was chosen."""

@@ -1,18 +1,17 @@
-"""What a sweep has come to: a table over its values, the best of them, a plot. Read without PyTorch."""
+"""What a sweep has come to: a table over its values, and the best of them. Read without PyTorch."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from fedkeel.columns import is_accuracy
 from fedkeel.experiments.scoring import check_measures
 from fedkeel.jsonfiles import Shape, read_object
-from fedkeel.report import MethodSummary, Trial, find_verdict, parse_measure, reachable_target, summarise
-from fedkeel.report.charts import line_chart
-from fedkeel.report.choosing import ChosenValue, choose
+from fedkeel.report import Trial, find_verdict, parse_measure, reachable_target, summarise
+from fedkeel.report.choosing import choose
 from fedkeel.report.measures import FINAL, Measure
 from fedkeel.report.table_columns import COLUMNS, measure_columns, parse_columns
 from fedkeel.report.tables import by_method, score, why_diverged
@@ -40,27 +39,6 @@ class _SweepShape(Shape):
     runs: list[_SweptRun]
 
 
-class SweepOutcome(NamedTuple):
-    """A sweep's table, the plot, and the best value: by validation data where there is some."""
-
-    lines: list[MethodSummary]
-    best: ChosenValue
-    plot: str
-
-
-def conclude(
-    over: str,
-    trials: Sequence[Trial],
-    target: float | None,
-    measure: Measure = FINAL,
-    columns: Sequence[str] = COLUMNS,
-) -> SweepOutcome:
-    """Return the table over values, the best of them and a plot of the score against the value."""
-    target = target or reachable_target(trials, measure.metric)
-    lines = [line for line in summarise(trials, target, measure, columns) if line.model == "x"]
-    return SweepOutcome(lines, choose(trials, measure), _plot(over, trials, lines, measure))
-
-
 def describe(
     over: str,
     trials: Sequence[Trial],
@@ -71,7 +49,9 @@ def describe(
     """Return a sweep's numbers for people and programs."""
     from fedkeel.report.significance import mean_interval  # noqa: PLC0415  heavy
 
-    outcome = conclude(over, trials, target, measure, columns)
+    target = target or reachable_target(trials, measure.metric)
+    lines = [line for line in summarise(trials, target, measure, columns) if line.model == "x"]
+    best = choose(trials, measure)
     within = (0.0, 1.0) if is_accuracy(measure.metric) else (-math.inf, math.inf)
     intervals = {
         value: mean_interval(_scores(group, measure), within=within)
@@ -82,13 +62,13 @@ def describe(
         "over": over,
         "measure": str(measure),
         "columns": list(columns),
-        "best": outcome.best.value,
-        "best_by": outcome.best.column,
-        "best_score": outcome.best.score,
-        "best_note": outcome.best.note,
-        "target": target or reachable_target(trials, measure.metric),
-        "table": [{**line._asdict(), "interval": intervals[line.method]} for line in outcome.lines],
-        "verdict": find_verdict(trials, outcome.best.scored).as_dict(),
+        "best": best.value,
+        "best_by": best.column,
+        "best_score": best.score,
+        "best_note": best.note,
+        "target": target,
+        "table": [{**line._asdict(), "interval": intervals[line.method]} for line in lines],
+        "verdict": find_verdict(trials, best.scored).as_dict(),
         "problems": [f"{trial.method}, seed {trial.seed}: {reason}" for trial, reason in diverged],
     }
 
@@ -101,7 +81,7 @@ def read_sweep(directory: Path, columns: str | None = None) -> dict[str, Any]:
     if columns is None:
         return found
     asked = parse_columns(columns)
-    trials = [_read_trial(directory, one) for one in found["runs"]]
+    trials = sweep_trials(directory, found)
     rounds = min(len(trial.rows) for trial in trials)
     known = {name for trial in trials for row in trial.rows for name in row}
     check_measures(measure_columns(asked), rounds, known, "--columns")
@@ -109,35 +89,13 @@ def read_sweep(directory: Path, columns: str | None = None) -> dict[str, Any]:
     return {**found, **again}
 
 
-def _read_trial(directory: Path, one: Mapping[str, Any]) -> Trial:
-    return Trial(one["value"], one["seed"], read_rows(directory / one["directory"]), one["problem"])
-
-
-def _plot(over: str, trials: Sequence[Trial], lines: Sequence[MethodSummary], measure: Measure) -> str:
-    """Return a picture of the score against the value: the mean, and every seed where there are several."""
-    positions = {value: _number(value, index) for index, value in enumerate(by_method(trials))}
-    factor, unit = (100, ", %") if is_accuracy(measure.metric) else (1, "")
-    means = [(positions[line.method], line.accuracy) for line in lines]
-    series = {"mean": _drawn(means, factor)}
-    seeds = list(dict.fromkeys(trial.seed for trial in trials))
-    if len(seeds) > 1:
-        for seed in seeds:
-            ends = [(positions[t.method], score(t, measure)) for t in trials if t.seed == seed]
-            series[f"seed {seed}"] = _drawn(ends, factor)
-    return line_chart(f"{measure.label}{unit} against {over}", series, x=over).file()
-
-
-def _drawn(points: Sequence[tuple[float, float | None]], factor: float) -> list[tuple[float, float]]:
-    return sorted((a, factor * b) for a, b in points if b is not None)
+def sweep_trials(directory: Path, found: Mapping[str, Any]) -> list[Trial]:
+    """Return the runs of a sweep that was written, in the order of its values."""
+    return [
+        Trial(one["value"], one["seed"], read_rows(directory / one["directory"]), one["problem"])
+        for one in found["runs"]
+    ]
 
 
 def _scores(group: Sequence[Trial], measure: Measure) -> list[float]:
     return [found for trial in group if (found := score(trial, measure)) is not None]
-
-
-def _number(value: str, index: int) -> float:
-    """Return where a value stands on the axis: itself where it is a number, else its index in the list."""
-    try:
-        return float(value)
-    except ValueError:
-        return float(index)

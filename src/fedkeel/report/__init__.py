@@ -1,7 +1,6 @@
 """Reports: tables of methods × seeds, a verdict with its intervals, a page with curves."""
 
 from fedkeel.report.measures import FINAL, Measure, parse_measure
-from fedkeel.report.page import make_page
 from fedkeel.report.ranking import Difference, RankedMethod
 from fedkeel.report.tables import MethodSummary, Trial, reachable_target, summarise
 from fedkeel.report.verdict import ComparisonVerdict, find_verdict
@@ -15,7 +14,6 @@ __all__ = [
     "RankedMethod",
     "Trial",
     "find_verdict",
-    "make_page",
     "parse_measure",
     "reachable_target",
     "summarise",

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import math
-from html import escape
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
-from torch import Tensor
 
 from fedkeel.data.federation import Federation
+from fedkeel.data.labels import LabelCounts, class_names, count_labels
 from fedkeel.data.sources.readers import encode_png
 from fedkeel.errors import DataError
-from fedkeel.report.charts import Drawing, disc_grid
-from fedkeel.report.style import html_page
+from fedkeel.picture import disc_picture
+from fedkeel.report.page.clients import label_grid
+from fedkeel.report.page.document import Axis, Chart, Document, Section, Series
 
-Counts = NDArray[np.int64]
 _SHADES = " ░▒▓█"
 _INK = np.array([37, 99, 201])
+_SHOWN = 100  # clients of a picture
 
 
 class SplitCounts(NamedTuple):
     """How a federation is split: samples of each client (row) and class (column)."""
 
     title: str
-    counts: Counts
+    counts: LabelCounts
     names: tuple[str, ...]
 
     @property
@@ -50,17 +49,12 @@ class SplitCounts(NamedTuple):
 
 def count_split(federation: Federation) -> SplitCounts:
     """Count each client's samples by class."""
-    targets = federation.y
-    if not isinstance(targets, Tensor) or targets.is_floating_point() or targets.ndim != 1:
+    counts = count_labels(federation)
+    if counts is None:
         raise DataError("only classes can be drawn: these targets are not one whole number per sample")
-    classes = federation.classes or int(targets.max()) + 1
-    clients = len(federation.offsets) - 1
-    owner = np.repeat(np.arange(clients), federation.offsets.diff().numpy())
-    label = targets[federation.index].numpy()
-    counts = np.bincount(owner * classes + label, minlength=clients * classes).reshape(clients, classes)
     origin = federation.origin
-    title = f"{origin.get('dataset', 'data')}, {origin.get('splitter', 'given split')}, {clients} clients"
-    return SplitCounts(title, counts.astype(np.int64), tuple(str(k) for k in range(classes)))
+    title = f"{origin.get('dataset', 'data')}, {origin.get('splitter', 'given split')}, {len(counts)} clients"
+    return SplitCounts(title, counts, class_names(federation, counts.shape[1]))
 
 
 def as_text(picture: SplitCounts, width: int = 100) -> str:
@@ -80,28 +74,42 @@ def as_text(picture: SplitCounts, width: int = 100) -> str:
     return "\n".join([picture.title, *lines, f"{'':>{label}}  clients →{rest}", "", *facts])
 
 
-def as_drawing(picture: SplitCounts, limit: int = 100) -> Drawing:
-    """Return the picture of the first clients: a disc per client and class, its area the samples."""
-    return disc_grid(picture.counts[:limit].tolist(), picture.names, picture.title)
-
-
 def as_svg(picture: SplitCounts) -> str:
-    """Return the picture as an SVG file."""
-    return as_drawing(picture).file()
+    """Return the picture of the first clients as an SVG file."""
+    return disc_picture(picture.counts[:_SHOWN].tolist(), picture.names, picture.title)
 
 
-def as_html(picture: SplitCounts) -> str:
-    """Return a page that holds the picture and what one wants to know of the split."""
-    facts = "".join(
-        f"<tr><td>{escape(name)}</td><td>{escape(value)}</td></tr>" for name, value in picture.facts
+def as_document(picture: SplitCounts) -> Document:
+    """Return the page of a split: its label picture, the clients' sizes, and what to know at a glance."""
+    shown = picture.counts[:_SHOWN]
+    hidden = len(picture.counts) - len(shown)
+    some = f"The first {len(shown)} of {len(picture.counts)} clients. " if hidden else ""
+    sizes = np.sort(picture.counts.sum(1))[::-1]
+    places = np.unique(np.linspace(0, len(sizes) - 1, min(len(sizes), 400)).round().astype(int))
+    chart = Chart(
+        id="sizes",
+        title="Samples per client, the largest first",
+        x=Axis(label="clients"),
+        y=Axis(label="samples"),
+        series=(
+            Series(
+                name="samples",
+                x=tuple((places + 1).tolist()),
+                y=tuple(sizes[places].tolist()),
+                kind="bars" if len(sizes) <= _SHOWN else "line",
+            ),
+        ),
     )
-    drawn = f'<div class="scroll">{as_drawing(picture).inline()}</div>'
-    return html_page(picture.title, f'<table class="facts">{facts}</table>{drawn}')
+    grid = label_grid(
+        "Labels", picture.names, shown.tolist(), f"{some}A disc's area is the number of samples."
+    )
+    section = Section(id="split", title="Split", blocks=(grid, chart))
+    return Document(title=picture.title, kind="split", facts=tuple(picture.facts), sections=(section,))
 
 
-def as_png(picture: SplitCounts, limit: int = 100, cell: int = 16) -> bytes:
+def as_png(picture: SplitCounts, cell: int = 16) -> bytes:
     """Return the picture as a PNG: a square per client and class, darker for more samples."""
-    counts = picture.counts[:limit]
+    counts = picture.counts[:_SHOWN]
     weight = np.sqrt(counts / max(1, counts.max())).T[:, :, None]
     pixels = np.rint(255 + weight * (_INK - 255)).astype(np.uint8)
     pixels = pixels.repeat(cell, axis=0).repeat(cell, axis=1)

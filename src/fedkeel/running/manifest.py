@@ -7,6 +7,7 @@ import platform
 import sys
 import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from fedkeel.algorithm import Algorithm
 from fedkeel.data import Federation
+from fedkeel.data.labels import class_names, count_labels
 from fedkeel.errors import StorageError
 from fedkeel.identity import stable_name
 from fedkeel.jsonfiles import FORMAT
@@ -25,6 +27,7 @@ from fedkeel.running.run_directory import RunDirectory, read_manifest
 from fedkeel.settings import RunSettings
 from fedkeel.version import __version__
 
+_CLIENTS_COUNTED, _CLASSES_COUNTED = 100, 200  # at most, for the picture of the split
 _EVALUATED_ON = {"test": "test set", "clients": "all clients' data", "nothing": "nothing"}
 
 
@@ -39,6 +42,8 @@ def manifest_of(context: RunContext) -> dict[str, Any]:
         "threads": context.engine.threads,
         "engine_choice": context.choice.describe(),
         "data": {**_data_of(settings.federation), "evaluated_on": _EVALUATED_ON[settings.evaluated_on]},
+        **({} if settings.attack is None else {"hostile": sorted(settings.hostile)}),
+        **_labels_of(settings.federation),
         "versions": {
             "fedkeel": __version__,
             "python": platform.python_version(),
@@ -62,6 +67,16 @@ def _data_of(federation: Federation) -> dict[str, Any]:
     }
 
 
+def _labels_of(federation: Federation) -> dict[str, Any]:
+    """Return the class counts of the first clients, a line each; nothing where there are no classes."""
+    counts = count_labels(federation, _CLIENTS_COUNTED)
+    if counts is None or counts.shape[1] > _CLASSES_COUNTED:
+        return {}
+    names = class_names(federation, counts.shape[1])
+    lines = [" ".join(map(str, row)) for row in counts.tolist()]
+    return {"label_counts": {"classes": list(names), "clients": lines}}
+
+
 def _validation_of(federation: Federation) -> dict[str, int]:
     if federation.validation is None:
         return {}
@@ -83,8 +98,12 @@ def identity_of(context: RunContext) -> dict[str, Any]:
         "reducer": stable_name(settings.reducer),
         "device": oracle.device.type,
     }
+    if settings.attack is not None:
+        identity["attack"] = stable_name(settings.attack)
     if context.panel.asked:
         identity["probes"] = [stable_name(probe) for probe in context.panel.asked]
+    if settings.faults is not None:
+        identity["faults"] = stable_name(settings.faults)
     if not (stages.needs_horizon or settings.work.needs_horizon):
         del identity["rounds"]  # a run may be made longer
     return identity
@@ -116,6 +135,20 @@ def describe(manifest: Mapping[str, Any]) -> dict[str, Any]:
         "work": identity["work"],
         "task": identity["task"],
         "data": manifest["data"],
+    }
+
+
+def plain_settings(
+    manifest: Mapping[str, Any], experiment: Mapping[str, Any] | None, run_dir: str | Path | None
+) -> dict[str, Any]:
+    """Return what callbacks hear of a run before it begins."""
+    told = describe(manifest) if experiment is None else experiment
+    return {
+        **{key: value for key, value in told.items() if key != "made_from"},
+        "engine": manifest["engine"],
+        "threads": manifest["threads"],
+        "versions": manifest["versions"],
+        "run_dir": None if run_dir is None else str(run_dir),
     }
 
 

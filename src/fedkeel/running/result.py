@@ -11,12 +11,13 @@ import torch
 from torch import nn
 
 from fedkeel.client_table import ClientTable
-from fedkeel.columns import shown_score, shown_value
+from fedkeel.columns import shown_events, shown_score, shown_value
 from fedkeel.data.federation import Federation, Transform
 from fedkeel.data.samples import InMemory, Samples
 from fedkeel.engines.contract import Choice
 from fedkeel.errors import ConfigError, DataError
 from fedkeel.oracle import Oracle, device_of
+from fedkeel.picture import inline_lines
 from fedkeel.progress import shown_time
 from fedkeel.records import Record
 from fedkeel.running.clients import evaluate_clients
@@ -157,7 +158,19 @@ class Result:
         return as_text(*self._summary())
 
     def _repr_html_(self) -> str:
-        return as_html(*self._summary())
+        points = [
+            (row["round"] + 1, row[self._shown]) for row in self.history if row.get(self._shown) is not None
+        ]
+        return as_html(*self._summary()) + (
+            inline_lines(self._shown, {self.method: points}) if points else ""
+        )
+
+    @property
+    def _shown(self) -> str:
+        """The column whose curve a notebook shows: the accuracy, else the loss of the training."""
+        return next(
+            (n for n in ("accuracy", "loss") if any(r.get(n) is not None for r in self.history)), "train_loss"
+        )
 
     def _summary(self) -> tuple[str, dict[str, str]]:
         rows = self.history
@@ -172,6 +185,7 @@ class Result:
             shown = shown_value(self.best.column, self.best.row[self.best.column])
             name = self.best.column.replace("_", " ")
             facts["best"] = f"{name} {shown} after round {self.best.round + 1}{self.best.caveat}"
+        facts |= shown_events(rows)
         facts["engine"] = str(self.choice)
         if self.stopped_by is not None:
             facts["stopped by"] = self.stopped_by

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from fedkeel.columns import LOST_WORKERS
 from fedkeel.errors import StorageError
 from fedkeel.files import read_whole
 from fedkeel.jsonfiles import Shape, fitting, parse_object, read_object
@@ -21,7 +22,7 @@ METRICS, COPY, TIMINGS_FILE, CLIENTS_FILE = (
     "timings.jsonl",
     "clients.jsonl",
 )
-TIMINGS = ("seconds",)
+TIMINGS = ("seconds", LOST_WORKERS)  # what may differ between two equal runs; no worker is lost in most
 RESTORE = "restore it, or start anew in another directory"
 
 
@@ -86,15 +87,17 @@ def read_timings(path: Path) -> list[dict[str, Any]]:
 
 
 def with_timings(lines: list[RowLine], timings: Mapping[int, RowLine], path: Path) -> list[dict[str, Any]]:
-    """Return rows with the columns that are kept with the timings; 0 where they are lost."""
+    """Return rows with the columns that are kept with the timings; 0 seconds where they are lost."""
     lost = [round for round in range(len(lines)) if round not in timings]
     if lost:
         _warn(
             f"{path / TIMINGS_FILE}: round {lost[0]} has no whole line ({len(lost)} in all): 0 seconds count"
         )
-    known = [timings[round].row if round in timings else {} for round in range(len(lines))]
+    known = [
+        {"seconds": 0.0, **(timings[round].row if round in timings else {})} for round in range(len(lines))
+    ]
     return [
-        {**line.row, **{name: timing.get(name, 0.0) for name in TIMINGS}}
+        {**line.row, **{name: timing[name] for name in TIMINGS if name in timing}}
         for line, timing in zip(lines, known, strict=True)
     ]
 

@@ -1,11 +1,15 @@
-"""The page of a reproduced table or figure: claims, tables and curves in one HTML file without a script."""
+"""The page of a reproduced table or figure: claims, the paper's numbers beside ours, curves, assumptions."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from html import escape
+from collections.abc import Iterator
+from pathlib import Path
 
+from pydantic import ValidationError
+
+from fedkeel.errors import StorageError
 from fedkeel.experiments import OUTCOME_FILE, OUTCOME_TEXT
 from fedkeel.experiments.recipes.claims import CellKey
 from fedkeel.experiments.recipes.recipe import Panel
@@ -13,52 +17,123 @@ from fedkeel.experiments.reproduce.judging import JudgedClaim
 from fedkeel.experiments.reproduce.outcome import Outcome, outcome_text, shown_tables
 from fedkeel.files import make_directory, storage_errors, write_durably
 from fedkeel.jsonfiles import json_text, sealed
-from fedkeel.report.charts import SMALL, ChartCurve, Drawing, draw_chart, line_chart
-from fedkeel.report.style import html_page, html_table
+from fedkeel.report.page.document import (
+    Axis,
+    Chart,
+    Code,
+    Document,
+    Section,
+    Series,
+    Table,
+    Text,
+    Tone,
+    Verdict,
+)
+from fedkeel.report.page.rendering import write_page as write_document
+from fedkeel.report.page.runs import short
 from fedkeel.report.tables import curve
 
 Points = list[tuple[float, float]]
+_PAGE_JSON = "page.json"  # the page as data, so that it can be shown together with others
+_TONES: dict[str, Tone] = {"holds": "good", "does not hold": "bad", "not resolved": "unclear"}
 
 
 def write_page(outcome: Outcome, command: str) -> None:
     """Write the page, and beside it the numbers as JSON and as text."""
     directory = outcome.plan.directory
+    document = recipe_document(outcome, command)
     with storage_errors(directory):
         make_directory(directory)
-        write_durably(directory / "page.html", make_recipe_page(outcome, command).encode())
         text = f"{outcome_text(outcome)}\n"
         numbers = sealed({**outcome.as_dict(), "text": text})
         write_durably(directory / OUTCOME_FILE, json_text(numbers, indent=2).encode())
         write_durably(directory / OUTCOME_TEXT, text.encode())
+        write_durably(directory / _PAGE_JSON, document.to_json().encode())
+    write_document(document, directory / "page.html")
 
 
-def make_recipe_page(outcome: Outcome, command: str) -> str:
+def kept_document(directory: Path) -> Document:
+    """Return the page that was written of a recipe."""
+    file = directory / _PAGE_JSON
+    try:
+        return Document.model_validate_json(file.read_text())
+    except (OSError, ValidationError) as problem:
+        reason = problem.strerror if isinstance(problem, OSError) else "it is no page of fedkeel's"
+        raise StorageError(
+            f"{file}: cannot be read ({reason}): run the same `fedkeel reproduce` line again to write it anew"
+        ) from None
+
+
+def recipe_document(outcome: Outcome, command: str) -> Document:
     """Return the page: what is claimed and found, the numbers beside the paper's, curves, assumptions."""
-    plan, recipe = outcome.plan, outcome.plan.recipe
-    seeds = plan.scale.seeds
-    body = f"""<p class="quiet">{escape(f"Scale {plan.scale_name}: {plan.scale.note}")}</p>
-<p class="quiet">{seeds} seed{"s" * (seeds != 1)}; mean ± standard deviation. {escape(_left_out(outcome))}</p>
-<h2>Claims</h2>
-{_claims(outcome.claims)}
-<h2>The paper's numbers and ours</h2>
-{"".join(_table(title, headings, rows) for title, headings, rows in shown_tables(outcome))}
-{_panels(outcome)}<h2>Assumptions</h2>
-<ul>{"".join(f"<li>{escape(text)}</li>" for text in recipe.assumptions)}</ul>
-<h2>Run it again</h2>
-<pre>{escape(command)}</pre>"""
-    return html_page(f"{recipe.name}: {recipe.title}", body)
-
-
-def _claims(claims: list[JudgedClaim]) -> str:
-    rows = [[one.claim.text, one.finding, one.in_paper] for one in claims]
-    head = "".join(f"<th>{text}</th>" for text in ("claim", "in our runs", "in the paper's numbers"))
-    lines = [
-        f'<tr><td class="wide">{escape(text)}<br><span class="quiet">{escape(one.why)}</span></td>'
-        f"<td>{escape(finding)}</td><td>{escape(in_paper)}</td></tr>"
-        for one, (text, finding, in_paper) in zip(claims, rows, strict=True)
+    plan, recipe, seeds = outcome.plan, outcome.plan.recipe, outcome.plan.scale.seeds
+    charts = tuple(_charts(outcome))
+    sections = [
+        Section(
+            id="paper",
+            title="The paper's numbers and ours",
+            about=f"Mean ± standard deviation over {seeds} seed{'s' * (seeds != 1)}. {_left_out(outcome)}",
+            blocks=tuple(_tables(outcome)),
+        )
     ]
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
-    return f'<div class="scroll">{table}</div>'
+    if outcome.claims:
+        sections.insert(0, Section(id="claims", title="Claims", blocks=(_claims(outcome.claims),)))
+    if charts:
+        sections.append(Section(id="curves", title="Curves", blocks=charts))
+    if recipe.assumptions:
+        listed = Text(id="assumptions-list", paragraphs=tuple(recipe.assumptions), listed=True)
+        sections.append(Section(id="assumptions", title="Assumptions", blocks=(listed,)))
+    sections.append(
+        Section(
+            id="provenance",
+            title="Provenance",
+            blocks=(Code(id="command", title="Run it again", text=command), _runs(outcome)),
+        )
+    )
+    return Document(
+        title=f"{recipe.name}: {recipe.title}",
+        subtitle=f"Scale {plan.scale_name}: {plan.scale.note}",
+        kind="recipe",
+        subject="row",
+        verdict=_verdict(outcome.claims),
+        facts=(
+            ("scale", plan.scale_name),
+            ("seeds", f"{seeds}"),
+            ("runs", f"{len(outcome.results)}"),
+            ("diverged", f"{len(outcome.diverged)}"),
+            ("setups", f"{len(plan.setups)} of {len(recipe.setups)}"),
+        ),
+        sections=tuple(sections),
+    )
+
+
+def _verdict(claims: list[JudgedClaim]) -> Verdict | None:
+    """Return how many of the paper's claims the runs bear out."""
+    if not claims:
+        return None
+    counts = {finding: sum(one.finding == finding for one in claims) for finding in _TONES}
+    many = f"{len(claims)} claim{'s' * (len(claims) != 1)}"
+    words = {
+        "hold": counts["holds"],
+        "fail": counts["does not hold"],
+        "cannot be told by these seeds": counts["not resolved"],
+        "were not run": len(claims) - sum(counts.values()),
+    }
+    parts = [f"{count} {word}" for word, count in words.items() if count]
+    tone: Tone = "good" if counts["holds"] == len(claims) else "bad" if counts["does not hold"] else "unclear"
+    return Verdict(text=f"Of {many} of the paper, in these runs {', '.join(parts)}.", tone=tone)
+
+
+def _claims(claims: list[JudgedClaim]) -> Table:
+    return Table(
+        id="claims-table",
+        title="What the paper claims, and what these runs say",
+        headings=("claim", "in our runs", "in the paper's numbers", "why"),
+        rows=tuple((one.claim.text, one.finding, one.in_paper, one.why) for one in claims),
+        tones=tuple(_TONES.get(one.finding, "") for one in claims),
+        wide=(0, 3),
+        left=(0, 1, 2, 3),
+    )
 
 
 def _left_out(outcome: Outcome) -> str:
@@ -73,17 +148,38 @@ def _left_out(outcome: Outcome) -> str:
     return " ".join(parts)
 
 
-def _table(title: str, headings: list[str], rows: list[list[str]]) -> str:
-    heading = f'<p class="quiet">{escape(title)}</p>' if title else ""
-    return heading + html_table(headings, rows)
+def _tables(outcome: Outcome) -> Iterator[Table]:
+    for number, (title, headings, rows) in enumerate(shown_tables(outcome), start=1):
+        yield Table(
+            id=f"paper-{number}",
+            title=title or headings[0] or f"Table {number}",
+            headings=tuple(headings),
+            rows=tuple(tuple(row) for row in rows),
+        )
 
 
-def _panels(outcome: Outcome) -> str:
+def _runs(outcome: Outcome) -> Table:
+    rows = tuple(
+        (
+            job.key.setup,
+            job.key.row,
+            f"{job.key.seed}",
+            outcome.results[job.key].problem or "finished",
+            str(job.directory),
+        )
+        for job in outcome.plan.jobs
+        if job.key in outcome.results
+    )
+    headings = ("setup", "row", "seed", "state", "directory")
+    return Table(id="runs", title="Runs", headings=headings, rows=rows, left=(0, 1, 3, 4), wide=(3,))
+
+
+def _charts(outcome: Outcome) -> Iterator[Chart]:
     panels = outcome.plan.recipe.panels or _curves_of_tables(outcome)
-    drawn = [drawing for panel in panels if (drawing := draw_panel(outcome, panel)) is not None]
-    if not drawn:
-        return ""
-    return f'<h2>Curves</h2>\n<div class="charts">{"".join(one.inline() for one in drawn)}</div>\n'
+    for number, panel in enumerate(panels, start=1):
+        chart = panel_chart(outcome, panel, f"panel-{number}")
+        if chart is not None:
+            yield chart
 
 
 def _curves_of_tables(outcome: Outcome) -> tuple[Panel, ...]:
@@ -91,16 +187,29 @@ def _curves_of_tables(outcome: Outcome) -> tuple[Panel, ...]:
     return tuple(Panel(f"test accuracy, {name}", name, "accuracy") for name in outcome.plan.setups)
 
 
-def draw_panel(outcome: Outcome, panel: Panel) -> Drawing | None:
+def panel_chart(outcome: Outcome, panel: Panel, name: str) -> Chart | None:
     """Return a panel of a figure; None where nothing of it was run."""
     rows = [row for row in outcome.plan.rows if panel.rows is None or row in panel.rows]
     if panel.against == "rows":
-        return _against_rows(outcome, panel, rows)
-    series = {row: _mean_curve(outcome, panel, row) for row in rows}
-    series = {row: points for row, points in series.items() if points}
+        return _against_rows(outcome, panel, rows, name)
+    curves = {row: _mean_curve(outcome, panel, row) for row in rows}
+    series = tuple(
+        Series(
+            name=row,
+            x=tuple(x for x, _ in points),
+            y=tuple(short(y) if y > 0 or not panel.log else None for _, y in points),
+            colour=index,
+        )
+        for index, (row, points) in enumerate(curves.items())
+        if points
+    )
+    if not series:
+        return None
     steps = getattr(outcome.plan.recipe.setups.get(panel.setup, None), "study", None)
     x = "local step" if getattr(steps, "along", "") == "steps" else "round"
-    return line_chart(panel.title, series, x=x, log=panel.log) if series else None
+    return Chart(
+        id=name, title=panel.title, x=Axis(label=x), y=Axis(label=panel.column, log=panel.log), series=series
+    )
 
 
 def _mean_curve(outcome: Outcome, panel: Panel, row: str) -> Points:
@@ -115,19 +224,19 @@ def _mean_curve(outcome: Outcome, panel: Panel, row: str) -> Points:
     return [(round, mean) for round, mean in means if math.isfinite(mean)]
 
 
-def _against_rows(outcome: Outcome, panel: Panel, rows: list[str]) -> Drawing | None:
-    points: Points = []
-    band = []
+def _against_rows(outcome: Outcome, panel: Panel, rows: list[str], name: str) -> Chart | None:
+    points = []
     for row in rows:
         cell = outcome.cells.get(CellKey(row, panel.column))
         x = row_number(row)
         if cell is not None and cell.mean is not None and x is not None:
-            points.append((x, cell.mean))
-            band.append((x, min(cell.values), max(cell.values)))
+            points.append((x, cell.mean, min(cell.values), max(cell.values)))
     if not points:
         return None
-    line = ChartCurve("ours", sorted(points), 0, band=sorted(band))
-    return draw_chart([line], x=panel.title, y=panel.column, size=SMALL, log_y=panel.log)
+    places, mean, low, high = zip(*sorted(points), strict=True)
+    ours = Series(name="ours", x=places, y=tuple(map(short, mean)), low=low, high=high)
+    y = Axis(label=panel.column, log=panel.log)
+    return Chart(id=name, title=panel.title, x=Axis(label=panel.title), y=y, series=(ours,))
 
 
 def row_number(row: str) -> float | None:

@@ -1,0 +1,185 @@
+"""Studies as sections of a page, from the numbers that they leave in their directory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedkeel.errors import StorageError
+from fedkeel.experiments.robustness_page import robustness_section
+from fedkeel.files import storage_errors, write_durably
+from fedkeel.report.page.document import Axis, Chart, Document, Section, Series, Table, Text
+from fedkeel.report.page.rendering import write_page
+from fedkeel.report.page.runs import short
+
+StudyTable = tuple[tuple[str, ...], list[tuple[str, ...]]]
+
+
+def study_document(directory: Path, title: str) -> Document:
+    """Return the page of a study."""
+    return Document(title=title, kind="study", sections=study_sections(directory))
+
+
+def write_study(directory: Path, name: str, found: Mapping[str, Any], title: str) -> Path:
+    """Write what a study found: as numbers, and as a page, whose path is returned."""
+    with storage_errors(directory):
+        write_durably(directory / f"{name}.json", json.dumps(found, ensure_ascii=False, indent=2).encode())
+    return write_page(study_document(directory, title), directory / "page.html")
+
+
+def study_sections(directory: Path) -> tuple[Section, ...]:
+    """Return what a study found; nothing where it is of another kind or not finished."""
+    made = []
+    kinds: dict[str, Callable[[Any], Section]] = {
+        "stability": stability_section,
+        "interaction": interaction_section,
+        "robustness": robustness_section,
+    }
+    for name, section in kinds.items():
+        file = directory / f"{name}.json"
+        if not file.exists():
+            continue
+        try:
+            made.append(section(json.loads(file.read_text())))
+        except (OSError, ValueError, KeyError, TypeError, IndexError) as problem:
+            raise StorageError(
+                f"{file}: cannot be read ({problem}): run the same `fedkeel study {name}` line again"
+            ) from None
+    return tuple(made)
+
+
+def stability_section(found: Mapping[str, Mapping[str, Any]]) -> Section:
+    """Return how far coupled runs part: over the rounds, within a round, and after the last one."""
+    headings, rows = stability_table(found)
+    first = next(iter(found.values()))
+    parting = _lines({name: one["mean"] for name, one in found.items()})
+    largest = _lines({name: one["largest"] for name, one in found.items()})
+    local = _lines(
+        {
+            f"{name}, round {one['round']}": one["distances"]
+            for name, each in found.items()
+            for one in each["local"]
+        }
+    )
+    return Section(
+        id="stability",
+        title="Stability",
+        about="How far two runs part that differ in one client or one sample.",
+        blocks=(
+            Chart(
+                id="parting",
+                title="‖x − x'‖, mean over pairs",
+                x=Axis(label="round"),
+                y=Axis(label="distance"),
+                series=parting,
+                wide=True,
+            ),
+            Table(id="stability-table", title="After the last round", headings=headings, rows=tuple(rows)),
+            Text(id="stability-text", paragraphs=tuple(stability_text(first).split("\n"))),
+            Chart(
+                id="largest",
+                title="‖x − x'‖, largest pair",
+                x=Axis(label="round"),
+                y=Axis(label="distance"),
+                series=largest,
+            ),
+            Chart(
+                id="local",
+                title="Largest distance between two walks, by step",
+                x=Axis(label="local step"),
+                y=Axis(label="distance"),
+                series=local,
+            ),
+        ),
+    )
+
+
+def stability_table(found: Mapping[str, Mapping[str, Any]]) -> StudyTable:
+    """Return headings and a line per method: distances, losses and the gap after the last round."""
+    measured = [one["round"] for one in next(iter(found.values()))["local"]]
+    rows = [
+        (
+            name,
+            f"{one['mean'][-1]:.4f}",
+            f"{one['largest'][-1]:.4f}",
+            f"{one['losses'][-1]['absolute']:.4f}",
+            f"{one['losses'][-1]['signed']:.4f}",
+            *(f"{local['distances'][-1]:.4f}" for local in one["local"]),
+            f"{one['gap']:+.4f}",
+        )
+        for name, one in found.items()
+    ]
+    local = (f"local, round {round}" for round in measured)
+    return ("method", "‖x − x'‖ mean", "largest", "max |f − f'|", "max f − f'", *local, "R_u − R_e"), rows
+
+
+def stability_text(found: Mapping[str, Any]) -> str:
+    """Say what was replaced and what the columns are."""
+    replaced = ", ".join(
+        f"{one['client']} (first in round {one['first_round']}, {one['participations']} times)"
+        for one in found["clients"]
+    )
+    what = "Replaced clients" if found["replaced"] == "client" else "Clients with one sample replaced"
+    chosen = (
+        f"chosen among {found['eligible']} that are drawn within the first {found['drawn_by']} rounds and at "
+        f"least {found['drawn_at_least']} times"
+    )
+    return (
+        f"After {len(found['mean']) - 1} rounds. {what}: {replaced}; {chosen}.\n"
+        "f − f': losses of the two models on a sample, mean over pairs, largest over samples (FedSAGD's "
+        "Definition 3.4, and without the absolute value FedInit's Definition 11).\n"
+        "local: the largest distance between two clients' models at the end of their walks in that round."
+    )
+
+
+def interaction_section(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Section:
+    """Return which features models share, snapshot by snapshot."""
+    headings, rows = interaction_table(found)
+    series = tuple(
+        Series(name=name, x=tuple(m["round"] for m in seen), y=tuple(m["features"] for m in seen))
+        for name, seen in found.items()
+    )
+    return Section(
+        id="interaction",
+        title="Interaction",
+        about="Which features local and global models share.",
+        blocks=(
+            Chart(
+                id="features",
+                title="Features, all models together",
+                x=Axis(label="round"),
+                y=Axis(label="features"),
+                series=series,
+                wide=True,
+            ),
+            Table(id="interaction-table", title="Snapshots", headings=headings, rows=tuple(rows)),
+        ),
+    )
+
+
+def interaction_table(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> StudyTable:
+    """Return headings and a line per method and snapshot."""
+    rows: list[tuple[str, ...]] = [
+        (
+            name,
+            f"{m['round']}",
+            f"{m['features']}",
+            f"{m['local_current']:.1f}",
+            f"{m['current_mean']}",
+            f"{m['current_next']}",
+            ", ".join(f"{gamma:g}: {count}" for gamma, count in m["sweep"]),
+        )
+        for name, seen in found.items()
+        for m in seen
+    ]
+    shared = ("local ∩ global", "global ∩ mean", "global ∩ next")
+    return ("method", "round", "features", *shared, "features by γ_corr"), rows
+
+
+def _lines(curves: Mapping[str, Sequence[float]]) -> tuple[Series, ...]:
+    return tuple(
+        Series(name=name, x=tuple(range(len(values))), y=tuple(map(short, values)))
+        for name, values in curves.items()
+    )

@@ -1,0 +1,1 @@
+"""The page: plain data, one template, one style sheet, one script for everything that fedkeel shows."""
