@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import platform
 import sys
+import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,10 +19,11 @@ from fedkeel.data import Federation
 from fedkeel.data.labels import class_names, count_labels
 from fedkeel.errors import StorageError
 from fedkeel.identity import stable_name
+from fedkeel.jsonfiles import FORMAT
 from fedkeel.methods.stages import Stages
 from fedkeel.oracle import Oracle
 from fedkeel.running.round import RunContext
-from fedkeel.running.run_directory import RunDirectory
+from fedkeel.running.run_directory import RunDirectory, read_manifest
 from fedkeel.settings import RunSettings
 from fedkeel.version import __version__
 
@@ -32,12 +35,14 @@ def manifest_of(context: RunContext) -> dict[str, Any]:
     """Return all that a later reader needs to understand or repeat this run."""
     settings, identity = context.settings, identity_of(context)
     return {
+        "format": FORMAT,
         "identity": identity,
         "rounds": settings.rounds,
         "engine": context.engine.name,
         "threads": context.engine.threads,
         "engine_choice": context.choice.describe(),
         "data": {**_data_of(settings.federation), "evaluated_on": _EVALUATED_ON[settings.evaluated_on]},
+        **({} if settings.attack is None else {"hostile": sorted(settings.hostile)}),
         **_labels_of(settings.federation),
         "versions": {
             "fedkeel": __version__,
@@ -93,8 +98,12 @@ def identity_of(context: RunContext) -> dict[str, Any]:
         "reducer": stable_name(settings.reducer),
         "device": oracle.device.type,
     }
+    if settings.attack is not None:
+        identity["attack"] = stable_name(settings.attack)
     if context.panel.asked:
         identity["probes"] = [stable_name(probe) for probe in context.panel.asked]
+    if settings.faults is not None:
+        identity["faults"] = stable_name(settings.faults)
     if not (stages.needs_horizon or settings.work.needs_horizon):
         del identity["rounds"]  # a run may be made longer
     return identity
@@ -129,12 +138,26 @@ def describe(manifest: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def plain_settings(
+    manifest: Mapping[str, Any], experiment: Mapping[str, Any] | None, run_dir: str | Path | None
+) -> dict[str, Any]:
+    """Return what callbacks hear of a run before it begins."""
+    told = describe(manifest) if experiment is None else experiment
+    return {
+        **{key: value for key, value in told.items() if key != "made_from"},
+        "engine": manifest["engine"],
+        "threads": manifest["threads"],
+        "versions": manifest["versions"],
+        "run_dir": None if run_dir is None else str(run_dir),
+    }
+
+
 def same_experiment(directory: RunDirectory, manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Return the manifest of the run that is here, if it is of the same experiment.
 
     Its checkpoints hold the weights it began with: a model with others may go on with it.
     """
-    before = directory.manifest()
+    before = read_manifest(directory.path)
     told, asked = (
         {
             **one["identity"],
@@ -166,6 +189,25 @@ def _evaluated_on(manifest: Mapping[str, Any]) -> str:
     return told or next(
         key for key, text in _EVALUATED_ON.items() if text == manifest["data"]["evaluated_on"]
     )
+
+
+def warn_of_other_bits(before: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
+    """Warn where a run goes on by other means than it was begun with: sums may come out in another order.
+
+    The engines serial and processes give the same bits.
+    """
+    told, now = (
+        {"engine": one["engine"], "threads": one["threads"], **one["versions"]} for one in (before, manifest)
+    )
+    if {told["engine"], now["engine"]} == {"serial", "processes"}:
+        del now["engine"]
+    differing = [f"{key} {told.get(key)} (now {now[key]})" for key in now if told.get(key) != now[key]]
+    if differing:
+        warnings.warn(
+            f"the run was begun with {', '.join(differing)}: it goes on, but its last bits may differ from "
+            "those of an uninterrupted run",
+            stacklevel=4,
+        )
 
 
 def same_start(before: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:

@@ -101,8 +101,9 @@
     }
     function refresh() {
       holder.setAttribute("aria-label", describe());
-      if (draw !== null && isInView(holder)) draw();  // what is seen answers at once, the rest one after the other
-      else drawLater();
+      if (draw === null) drawLater();
+      else if (isInView(holder)) draw();  // what is seen answers at once, the rest one after the other
+      else if (!fedkeelPage.drawsOnlySeen) drawLater();
       if (numbers.open) fill();
       if (noteOf) { noted.replaceChildren(...fedkeelPage.rich(noteOf())); noted.hidden = !noted.textContent; }
     }
@@ -111,7 +112,7 @@
 
   function isInView(holder) {
     const { top, bottom } = holder.getBoundingClientRect();
-    return bottom > -100 && top < window.innerHeight + 100;
+    return bottom > -300 && top < window.innerHeight + 300;  // and a little around it
   }
 
   const asTable = ([headings, ...rows]) => ({

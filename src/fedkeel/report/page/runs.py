@@ -133,16 +133,20 @@ def state_of(trial: Trial) -> Literal["finished", "unfinished", "diverged"]:
     return "unfinished" if trial.problem == UNFINISHED else "finished"
 
 
+def has_curve(name: str) -> bool:
+    """Tell whether a column is worth a curve; costs stand in tables."""
+    return name not in _LEFT_OUT and not name.startswith("costs/")
+
+
 def _columns_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the columns that have a number somewhere and are worth a curve; costs stand in tables."""
+    """Return the columns that have a number somewhere and are worth a curve."""
     names = dict.fromkeys(
         name for row in (*rows[:1], *rows[-1:], *rows[:: max(1, len(rows) // 20)]) for name in row
     )
     return [
         name
         for name in names
-        if name not in _LEFT_OUT
-        and not name.startswith("costs/")
+        if has_curve(name)
         and any(_is_number(row.get(name)) for row in rows)
         and not (name == "lr" and len({row.get(name) for row in rows}) == 1)
     ]
