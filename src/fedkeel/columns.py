@@ -30,6 +30,8 @@ RUN_COLUMNS = (
 # only in rows of rounds where it happened: clients that failed, and divergences from which the run went back
 LEFT_OUT, ROLLED_BACK = EVENT_COLUMNS = ("left_out", "rolled_back")
 LOST_WORKERS = "lost_workers"  # of a round: workers and machines that were lost, each in a line
+MEMORY_LOST = "memory_lost"  # clients whose nodes lost what they remembered; only in rounds with some
+RESTARTED = "restarted"  # True where the method began afresh for that
 VALIDATION = "validation_"  # begins the columns of validation data, as validation_accuracy
 PROBE_COLUMNS = ("global_update", "local_updates", "drift", "divergence", "diversity", "epsilon")
 COLUMNS = RUN_COLUMNS + EVENT_COLUMNS + PROBE_COLUMNS

@@ -49,6 +49,10 @@ COMMANDS = {
         "report",
         "Write the numbers of runs for other programs: CSV, Parquet, or tables in LaTeX and Markdown.",
     ),
+    "watch": (
+        "watch",
+        "Watch runs while they train: curves that grow, alerts, time left, on a page of this machine alone.",
+    ),
     "methods": (
         "methods",
         "List the methods: the idea, what is sent in units of the model, and the parameters.",
@@ -56,6 +60,10 @@ COMMANDS = {
     "explain": (
         "methods",
         "Print a method as equations, read off its code, with what it sends, keeps and costs.",
+    ),
+    "cite": (
+        "cite",
+        "Print the papers of methods, probes, studies and bounds for BibTeX; without a name, list them.",
     ),
     "split": ("split", "Draw a split: clients across, classes down, darker for more samples."),
     "advise": (
@@ -85,6 +93,7 @@ COMMANDS = {
         "Run a table or figure of a paper: its numbers beside ours, each claim judged, and a page.",
     ),
     "cluster": ("cluster", "Ray clusters, on which --engine ray and --on ray run."),
+    "deploy": ("deploy", "Train on real clients with Flower; rehearse it here."),
     "tune": (
         "search",
         "Search settings for the best final accuracy with Optuna; hopeless trials are pruned by rounds.",

@@ -99,8 +99,11 @@ class ProbePanel(NamedTuple):
 
 
 def worth_keeping(memory: ClientMemory) -> bool:
-    """Tell whether a client keeps anything: most methods' clients do not, and cost the store nothing."""
-    return next(leaves(memory), None) is not None
+    """Tell whether a client keeps anything here: most methods' clients do not, and cost the store nothing.
+
+    Of a memory that lies elsewhere only the shape is known: its tensors are on torch's device "meta".
+    """
+    return any(not tensor.is_meta for _, tensor in leaves(memory))
 
 
 def assemble(settings: RunSettings, oracle: Oracle) -> ProbePanel:

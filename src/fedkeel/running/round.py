@@ -130,6 +130,7 @@ def prepare(context: RunContext, state: RunState, rate: float = 1.0) -> RoundReq
         context.population.weigh(clients),
         context.panel.at_clients(state.probes, state.round, settings.rounds),
         _shapes(context, state) if settings.leaves_out else None,
+        state.stage,
     )
 
 
@@ -220,6 +221,7 @@ def describe(context: RunContext, finished: FinishedRound, scores: Row) -> Row:
         "gradients": result.gradients,
         "bytes_down": (nbytes(request.down) + nbytes(request.buffers)) * len(request.clients),
         "bytes_up": result.bytes_up,
+        **result.remarks,
     }
     if context.settings.attack is not None:
         row["hostile"] = sum(client in context.settings.hostile for client in request.clients)
