@@ -21,10 +21,10 @@ COMMANDS = {
     ("compare",): {"seed"},  # seeds are counted
     ("sweep",): {"seed"},
     ("tune",): set(),
-    ("advise",): set(),
-    ("study", "stability"): set(),
-    ("study", "interaction"): set(),
-    ("study", "constants"): {"rounds"},  # the pilot's are --pilot-rounds
+    ("advise",): {"track"},  # it makes no runs to be tracked; nor do studies
+    ("study", "stability"): {"track"},
+    ("study", "interaction"): {"track"},
+    ("study", "constants"): {"rounds", "track"},  # the pilot's are --pilot-rounds
 }
 NO_EXPERIMENT = (
     "demo",
@@ -34,6 +34,7 @@ NO_EXPERIMENT = (
     "methods",
     "explain",
     "bounds",
+    "watch",
     "recipes show",
     "reproduce",
 )
