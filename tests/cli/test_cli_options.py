@@ -21,10 +21,10 @@ COMMANDS = {
     ("compare",): {"seed"},  # seeds are counted
     ("sweep",): {"seed"},
     ("tune",): set(),
-    ("advise",): set(),
-    ("study", "stability"): set(),
-    ("study", "interaction"): set(),
-    ("study", "constants"): {"rounds"},  # the pilot's are --pilot-rounds
+    ("advise",): {"track"},  # it makes no runs to be tracked; nor do studies
+    ("study", "stability"): {"track"},
+    ("study", "interaction"): {"track"},
+    ("study", "constants"): {"rounds", "track"},  # the pilot's are --pilot-rounds
     ("study", "robustness"): {"seed"},
 }
 NO_EXPERIMENT = (
@@ -35,6 +35,7 @@ NO_EXPERIMENT = (
     "methods",
     "explain",
     "bounds",
+    "watch",
     "recipes show",
     "reproduce",
     "report",
@@ -69,6 +70,10 @@ SEVERAL = {  # what differs between commands, and how
         "Directory of all recipes' runs; what they share is run once.",
         "Where to write it; by default page.html in DIR, of several report.html here.",
         "Where to write it; by default it is printed.",
+    },
+    "--set": {
+        "Any setting, as work.lr=0.1; repeatable.",
+        "What happens from now on when clients fail, as on_client_error=leave_out; repeatable.",
     },
     "--over": {
         'What varies: a setting, as work.lr or "method=FedInit(beta={})"; {} stands for the value.',
