@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import fedkeel as fk
 from fedkeel.records import leaves
-from fedkeel.running.run_directory import TIMINGS
+from fedkeel.running.run_reading import TIMINGS
 from fedkeel.running.session import Session
 
 WORK = fk.Work(epochs=1, batch_size=4, lr=0.05)

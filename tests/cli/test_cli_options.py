@@ -37,6 +37,11 @@ NO_EXPERIMENT = (
     "bounds",
     "recipes show",
     "reproduce",
+    "report",
+    "deploy init",
+    "deploy up",
+    "deploy status",
+    "deploy down",
 )
 METHOD = 'Method, as scaffold or "relaxed(fedcm, beta=0.1)"'
 SEVERAL = {  # what differs between commands, and how
@@ -62,6 +67,8 @@ SEVERAL = {  # what differs between commands, and how
         "Where to keep it; by default a new directory below runs/.",
         "Keep what is measured, to go on after an interruption; else nothing is kept.",
         "Directory of all recipes' runs; what they share is run once.",
+        "Where to write it; by default page.html in DIR, of several report.html here.",
+        "Where to write it; by default it is printed.",
     },
     "--over": {
         'What varies: a setting, as work.lr or "method=FedInit(beta={})"; {} stands for the value.',

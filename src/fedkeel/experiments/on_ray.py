@@ -7,7 +7,6 @@ from its last checkpoint, a bounded number of times.
 from __future__ import annotations
 
 import os
-import pickle
 import platform
 import secrets
 import sys
@@ -20,10 +19,10 @@ from typing import Any
 
 import torch
 
-from fedkeel.engines.jobs.pickles import portable
+from fedkeel.engines.jobs.pickles import Packed, exception_of, pack, portable, unpack
 from fedkeel.engines.ray.cluster import Cluster, Demand, Ref, WorkerLost, connect
 from fedkeel.engines.ray.tasks import check_versions, module_paths, versions
-from fedkeel.errors import Stopped, StorageError, TooFewClients
+from fedkeel.errors import ConfigError, Stopped, StorageError, TooFewClients
 from fedkeel.experiments.parallel import Found, Key
 from fedkeel.files import storage_errors
 
@@ -38,6 +37,7 @@ def run_on_ray(
     meanwhile: Callable[[], None] | None = None,
     *,
     address: str | None,
+    demand: Demand,
     out: Path,
 ) -> None:
     """Call a function with each job's arguments on the cluster; `take` gets each result as it comes.
@@ -45,9 +45,9 @@ def run_on_ray(
     Runs keep themselves below `out`.
     """
     with closing(connect(address)) as cluster:
-        check_shared(cluster, out)
+        check_shared(cluster, out, demand)
         losses: Counter[Key] = Counter()
-        under_way = {_submit(cluster, function, arguments): key for key, arguments in jobs.items()}
+        under_way = {_submit(cluster, demand, function, arguments): key for key, arguments in jobs.items()}
         try:
             while under_way:
                 if meanwhile is not None:
@@ -59,7 +59,7 @@ def run_on_ray(
                     except WorkerLost as loss:
                         losses[key] += 1
                         _tell(key, losses[key], loss)
-                        under_way[_submit(cluster, function, jobs[key])] = key
+                        under_way[_submit(cluster, demand, function, jobs[key])] = key
         except BaseException as problem:
             for ref in under_way:
                 cluster.cancel(ref)
@@ -68,17 +68,17 @@ def run_on_ray(
             raise
 
 
-def check_shared(cluster: Cluster, out: Path) -> None:
+def check_shared(cluster: Cluster, out: Path, demand: Demand) -> None:
     """Refuse a directory that is not the same on all nodes: runs would be kept where nobody finds them."""
     marker = out.absolute() / f".shared-{secrets.token_hex(8)}"
     with storage_errors(out):
         out.mkdir(parents=True, exist_ok=True)
         marker.touch()
     try:
-        nodes = [node for node in cluster.nodes() if node.cpus >= 1]
+        nodes = [node for node in cluster.nodes() if node.slots(demand)]
         if not nodes:
-            raise TooFewClients("--on ray: no node of the cluster has a CPU to spare: start one with CPUs")
-        seen = [cluster.submit(sees, str(marker), demand=Demand(), node=node) for node in nodes]
+            raise ConfigError(f"--on ray: no node of the cluster has room for a run ({demand}): ask for less")
+        seen = [cluster.submit(sees, str(marker), demand=demand, node=node) for node in nodes]
         blind = [node.address for node, ref in zip(nodes, seen, strict=True) if not cluster.get(ref)]
     except WorkerLost as loss:
         raise TooFewClients(f"--on ray: a node was lost while it was asked for {out} ({loss})") from None
@@ -97,11 +97,7 @@ def sees(path: str) -> bool:
 
 
 def call_there(
-    function: Callable[..., Any],
-    arguments: tuple[Any, ...],
-    directory: str,
-    expected: dict[str, str],
-    paths: Sequence[str],
+    call: Packed, directory: str, expected: dict[str, str], paths: Sequence[str]
 ) -> tuple[bytes | None, Any]:
     """Call a function as if from the directory of the command; return its exception, or its result."""
     try:
@@ -110,20 +106,23 @@ def call_there(
         torch.set_num_threads(1)
         if os.path.isdir(directory):
             os.chdir(directory)  # relative paths mean the same
+        function, arguments = unpack(call)
         return None, function(*arguments)
     except Exception as problem:
         return portable(problem, f"a Ray worker on {platform.node()}"), None
 
 
-def _submit(cluster: Cluster, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Ref:
-    given = function, arguments, os.getcwd(), versions(), module_paths()
-    return cluster.submit(call_there, *given, demand=Demand())
+def _submit(
+    cluster: Cluster, demand: Demand, function: Callable[..., Any], arguments: tuple[Any, ...]
+) -> Ref:
+    given = pack((function, arguments), {}), os.getcwd(), versions(), module_paths()
+    return cluster.submit(call_there, *given, demand=demand)
 
 
 def _result(cluster: Cluster, ref: Ref) -> Any:
     failure, found = cluster.get(ref)
     if failure is not None:
-        raise pickle.loads(failure)
+        raise exception_of(failure)
     return found
 
 

@@ -16,12 +16,14 @@ from fedkeel.report.tables import Trial
 class Placement(NamedTuple):
     """Runs `workers` at a time in processes of this machine; or on a Ray cluster, as many as it has room for.
 
-    Without an `address` Ray is started on this machine.
+    There a run takes `num_cpus` and `num_gpus` of a node. Without an `address` Ray is started here.
     """
 
     workers: int = 1
     on: Literal["ray"] | None = None
     address: str | None = None
+    num_cpus: float = 1.0
+    num_gpus: float = 0.0
 
     @classmethod
     def of(
@@ -29,7 +31,8 @@ class Placement(NamedTuple):
     ) -> tuple[Placement, Experiment]:
         """Return where the runs of an experiment are made, and the experiment of each run.
 
-        On a cluster the experiment's `address` is that of the runs, each of which has an engine of its own.
+        On a cluster the experiment's `address`, `num_cpus` and `num_gpus` are those of the runs, each of
+        which has an engine of its own.
         """
         if on is None:
             return cls(workers), experiment
@@ -38,7 +41,10 @@ class Placement(NamedTuple):
                 "--on ray with engine = 'ray': spread the runs over the cluster (--on ray), or the clients "
                 "of one run after another (--engine ray): leave one of them out"
             )
-        return cls(workers, on, experiment.address), experiment.model_copy(update={"address": None})
+        cpus = float(experiment.threads or 1) if experiment.num_cpus is None else experiment.num_cpus
+        made = cls(workers, on, experiment.address, cpus, experiment.num_gpus or 0.0)
+        none = dict.fromkeys(("address", "num_cpus", "num_gpus"))
+        return made, experiment.model_copy(update=none)
 
     @property
     def one_by_one(self) -> bool:
@@ -62,9 +68,11 @@ class Placement(NamedTuple):
         if self.on is None:
             run_in_parallel(function, jobs, self.workers, take, meanwhile)
             return
-        from fedkeel.experiments.on_ray import run_on_ray  # noqa: PLC0415  an extra
+        from fedkeel.engines.ray.cluster import Demand  # noqa: PLC0415  an extra
+        from fedkeel.experiments.on_ray import run_on_ray  # noqa: PLC0415
 
-        run_on_ray(function, jobs, take, meanwhile, address=self.address, out=out)
+        demand = Demand(self.num_cpus, self.num_gpus)
+        run_on_ray(function, jobs, take, meanwhile, address=self.address, demand=demand, out=out)
 
 
 ONE_BY_ONE = Placement()

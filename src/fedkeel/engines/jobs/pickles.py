@@ -108,6 +108,12 @@ def dumps(value: Any, known: Known) -> bytes:
     return file.getvalue()
 
 
+def exception_of(content: bytes) -> BaseException:
+    """Return what `portable` was given, in the process that started the work."""
+    problem: BaseException = pickle.loads(content)
+    return problem
+
+
 def _raw(tensor: Tensor) -> pickle.PickleBuffer | None:
     """Return a tensor's memory from its first entry to its last."""
     if tensor.numel() == 0:

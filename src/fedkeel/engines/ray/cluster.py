@@ -79,7 +79,13 @@ class Cluster:
 
     def put(self, value: Any) -> Ref:
         """Lay a value where every node can fetch it once; it is freed when nothing refers to it any more."""
-        return self._ray.put(value)
+        try:
+            return self._ray.put(value)
+        except self._ray.exceptions.ObjectStoreFullError as problem:
+            raise ConfigError(
+                f"engine = 'ray': the object store is full ({_first_line(problem)}): give Ray a larger "
+                f"one, as with {STORE}=4000000000 (bytes) or `ray start --object-store-memory`"
+            ) from None
 
     def submit(
         self,
@@ -196,7 +202,7 @@ def _start(num_cpus: float | None) -> Cluster:
             address="local",
             num_cpus=num_cpus,
             include_dashboard=False,
-            object_store_memory=int(os.environ.get(STORE, _STORE_BYTES)),
+            object_store_memory=_store_bytes(),
             _temp_dir=directory,
         )
     except BaseException:
@@ -214,11 +220,14 @@ def _join(address: str) -> Cluster:
             f"address = {address!r}: Ray's client protocol is not used here: run fedkeel on a machine of the "
             "cluster (`ray start --address=HOST:PORT` makes one of it) and give address='HOST:PORT' or 'auto'"
         )
+    host, colon, port = address.rpartition(":")
+    if address != "auto" and not (colon and host and port.isdigit()):
+        raise ConfigError(f"address = {address!r}: give HOST:PORT, as in head:6379, or auto")
     ray = _import(_QUIET)
     if ray.is_initialized():
         return Cluster(ray, address, None, owned=False)
     if address != "auto":
-        _check_reachable(address)
+        _check_reachable(host, port)
     _init(ray, address=address)
     return Cluster(ray, address, None, owned=True)
 
@@ -241,6 +250,7 @@ def _init(ray: Any, *, address: str, **options: Any) -> None:
     """Connect; the handling of signals stays as it was."""
     main = threading.current_thread() is threading.main_thread()
     handler = signal.getsignal(signal.SIGTERM) if main else None
+    os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")  # what is lost is told by who waits for it
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **options)
     except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as problem:
@@ -270,25 +280,30 @@ def _refused(address: str, problem: Exception) -> ConfigError:
     )
 
 
-def _check_reachable(address: str) -> None:
-    host, colon, port = address.rpartition(":")
-    if not (colon and host and port.isdigit()):
-        raise ConfigError(f"address = {address!r}: give HOST:PORT, as in head:6379, or auto")
+def _check_reachable(host: str, port: str) -> None:
     try:
         socket.create_connection((host, int(port)), _REACH_SECONDS).close()
     except (OSError, OverflowError) as problem:
         raise ConfigError(
-            f"address = {address!r}: nobody answers there ({problem}): start the cluster's head with "
+            f"address = '{host}:{port}': nobody answers there ({problem}): start the cluster's head with "
             f"`ray start --head --port={port}` on {host}, or leave the address out to stay on this machine"
         ) from None
 
 
 def _not_run(problem: BaseException) -> ConfigError:
     """Say why a node could not even begin with a task: what fails inside one comes back as a value."""
+    reason = str(problem).strip().splitlines()[-1:] or [type(problem).__name__]
     return ConfigError(
-        f"a node of the cluster cannot run fedkeel ({_first_line(problem)}): install the same fedkeel[ray] "
+        f"a node of the cluster cannot run fedkeel ({reason[0]}): install the same fedkeel[ray] "
         "on all nodes; `fedkeel cluster check` shows what each has"
     )
+
+
+def _store_bytes() -> int:
+    given = os.environ.get(STORE, str(_STORE_BYTES))
+    if not given.isdigit():
+        raise ConfigError(f"{STORE}={given}: give a number of bytes, as 4000000000")
+    return int(given)
 
 
 def _short_directory() -> str | None:
