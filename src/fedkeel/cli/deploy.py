@@ -102,8 +102,8 @@ def up(
     from fedkeel.flower.rehearsal.rehearsal import Rehearsal, find_command  # noqa: PLC0415
     from fedkeel.running.run_directory import read_rows  # noqa: PLC0415
 
-    find_command("flower-superlink")
     lines, config = _configuration(directory, settings or [], run_dir)
+    find_command("flower-superlink")
     run_dir = directory / config.options.run_dir
     forget_status(run_dir)
     _say(f"starting a SuperLink and {config.options.clients} nodes ({_security(insecure)})")
