@@ -25,6 +25,7 @@ COMMANDS = {
     ("study", "stability"): set(),
     ("study", "interaction"): set(),
     ("study", "constants"): {"rounds"},  # the pilot's are --pilot-rounds
+    ("study", "robustness"): {"seed"},
 }
 NO_EXPERIMENT = (
     "demo",
@@ -52,6 +53,14 @@ SEVERAL = {  # what differs between commands, and how
     "--parallel": {
         "Runs at a time; by default one per core.",
         "Trials at a time: they are drawn together, not knowing of each other.",
+    },
+    "--reducer": {
+        'What replaces the mean of uploads, as Median or "TrimmedMean(0.2)".',
+        'Reducer beside the mean, as "TrimmedMean(0.2)"; repeatable. By default all.',
+    },
+    "--attack": {
+        'Hostile clients, as "SignFlip(share=0.2)" or "Backdoor(0.1, target=7)".',
+        'Attack, as "SignFlip(share=0.2)"; repeatable. By default all, with 20 %.',
     },
     "--out": {
         "Where to keep it; by default a new directory below runs/.",

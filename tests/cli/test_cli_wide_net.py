@@ -86,6 +86,8 @@ UNUSUAL = [
     "show done",
     "runs .",
     "runs done",
+    "report done",
+    "export done --format markdown",
     "compare done --method fedavg --seeds 1 --measure smoothed:50",
     "compare small.toml --method feddyn --seeds 1 --measure 'top of loss/gamma (min)' --columns 'top;final'",
     "split done --clients 1",

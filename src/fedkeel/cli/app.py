@@ -49,6 +49,10 @@ COMMANDS = {
         "report",
         "Write the numbers of runs for other programs: CSV, Parquet, or tables in LaTeX and Markdown.",
     ),
+    "watch": (
+        "watch",
+        "Watch runs while they train: curves that grow, alerts, time left, on a page of this machine alone.",
+    ),
     "methods": (
         "methods",
         "List the methods: the idea, what is sent in units of the model, and the parameters.",
@@ -56,6 +60,10 @@ COMMANDS = {
     "explain": (
         "methods",
         "Print a method as equations, read off its code, with what it sends, keeps and costs.",
+    ),
+    "cite": (
+        "cite",
+        "Print the papers of methods, probes, studies and bounds for BibTeX; without a name, list them.",
     ),
     "split": ("split", "Draw a split: clients across, classes down, darker for more samples."),
     "advise": (

@@ -16,6 +16,7 @@ from fedkeel.cli.paths import refuse_directory, why_unreadable
 from fedkeel.errors import ConfigError, did_you_mean
 from fedkeel.jsonfiles import parse_object
 from fedkeel.progress import console, plain_table
+from fedkeel.references import cited
 
 if TYPE_CHECKING:
     from fedkeel.theory.catalogue import BoundParameters, CatalogueEntry
@@ -99,7 +100,14 @@ def _list(*, as_json: bool) -> None:
 
     parameters = dataclasses.asdict(BoundParameters())
     if as_json:
-        listed = {name: {"what": one.what, "over": one.depends} for name, one in CATALOGUE.items()}
+        listed = {
+            name: {
+                "what": one.what,
+                "over": one.depends,
+                "references": [paper.key for paper in cited(name, "bounds")],
+            }
+            for name, one in CATALOGUE.items()
+        }
         print(json.dumps({"bounds": listed, "constants": parameters}, ensure_ascii=False, indent=2))
         return
     table = plain_table(

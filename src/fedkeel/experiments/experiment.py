@@ -30,6 +30,7 @@ from fedkeel.experiments.expression import (
     parse_split,
 )
 from fedkeel.experiments.sections import ALL, DataSettings, ModelSettings, check_text, is_none
+from fedkeel.experiments.tracking import parse_tracker, trackers_of
 from fedkeel.frozen import Count, Seed
 from fedkeel.jsonfiles import Shape
 from fedkeel.options import Execution, FaultOptions, RunOptions
@@ -51,6 +52,7 @@ _EITHER = {"work.epochs": "work.steps", "work.steps": "work.epochs"}  # giving o
 _NONE_IS_ALL = ("work.batch_size", "data.clients")
 
 ProbeText = Annotated[str, BeforeValidator(lambda text: (parse_probe(text), text)[1])]
+TrackerText = Annotated[str, BeforeValidator(lambda text: (parse_tracker(text), text)[1])]
 
 
 def _read_reducer(given: object) -> str | None:
@@ -127,6 +129,9 @@ class Experiment(RunOptions, FaultOptions, Execution):
     )
     faults: Annotated[str | None, BeforeValidator(_read_faults)] = Field(
         None, description='Clients that fail on purpose, as "Faults(drop=0.1)"; needs leave_out.'
+    )
+    track: list[TrackerText] | None = Field(
+        None, description="Also write to tensorboard, mlflow or wandb, as mlflow or mlflow=FILE; repeatable."
     )
     data: DataSettings = DataSettings()
     model: ModelSettings = ModelSettings()
@@ -311,7 +316,7 @@ class Experiment(RunOptions, FaultOptions, Execution):
             self.execution(),
             run_dir,
             resume=resume,
-            callback=callback,
+            callback=[*([] if callback is None else [callback]), *trackers_of(self.track, run_dir)],
             experiment=self.table(),
             about={} if goes_on else self._initialise(task),
         )

@@ -7,6 +7,7 @@ import platform
 import sys
 import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -134,6 +135,20 @@ def describe(manifest: Mapping[str, Any]) -> dict[str, Any]:
         "work": identity["work"],
         "task": identity["task"],
         "data": manifest["data"],
+    }
+
+
+def plain_settings(
+    manifest: Mapping[str, Any], experiment: Mapping[str, Any] | None, run_dir: str | Path | None
+) -> dict[str, Any]:
+    """Return what callbacks hear of a run before it begins."""
+    told = describe(manifest) if experiment is None else experiment
+    return {
+        **{key: value for key, value in told.items() if key != "made_from"},
+        "engine": manifest["engine"],
+        "threads": manifest["threads"],
+        "versions": manifest["versions"],
+        "run_dir": None if run_dir is None else str(run_dir),
     }
 
 

@@ -3,7 +3,8 @@
 The state before a round and the clients' memories are those of the last finished round, so nothing has to be
 kept for it. Smaller steps stay: what is recorded in the rows decides them, so a resumed run goes on with the
 same ones, to the bit. To find a divergence while the state before is still good, the model and the training
-loss have limits here, far above what a run that learns ever shows.
+loss have limits here, far above what a run that learns ever shows. A model of a finite norm that has grown a
+million times in a round has diverged in every run.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from fedkeel.running.store import Store
 from fedkeel.vector import norm
 
 _NORM_FACTOR = 5.0  # times the largest norm so far; models may begin at zero, so there is a least one:
+_NORM_FACTOR_TO_STOP = 1e6  # a run that does not go back is ended only where nothing can be saved
 _LEAST_NORM, _LEAST_ENTRY = 10.0, 0.1  # or that of a model whose entries are all so large
 _LOSS_FACTOR = 100.0  # times the first round's training loss plus 1
 
@@ -65,9 +67,9 @@ class Retries:
     def _limits(
         self, context: RunContext, state: RunState, history: Sequence[Row], rate: float
     ) -> RoundLimits:
+        x0 = state.x0  # that of the stage
+        largest = max(self._norm, float(norm(x0)), _LEAST_NORM, _LEAST_ENTRY * math.sqrt(x0.numel()))
         if context.settings.on_divergence == "stop":
-            return RoundLimits(rate)
-        x = context.model(state)
-        largest = max(self._norm, float(norm(x)), _LEAST_NORM, _LEAST_ENTRY * math.sqrt(x.numel()))
+            return RoundLimits(rate, _NORM_FACTOR_TO_STOP * largest)
         loss = _LOSS_FACTOR * (1.0 + abs(history[0]["train_loss"])) if history else math.inf
         return RoundLimits(rate, _NORM_FACTOR * largest, loss)

@@ -14,7 +14,7 @@ import torch
 from fedkeel.algorithm import Algorithm
 from fedkeel.attacks import Attack
 from fedkeel.data.federation import Federation
-from fedkeel.errors import ConfigError, FedkeelError, Stopped, StorageError
+from fedkeel.errors import ConfigError, Diverged, FedkeelError, Stopped, StorageError
 from fedkeel.faults import Faults
 from fedkeel.interrupts import stoppable, uninterrupted
 from fedkeel.methods.stages import Stages
@@ -28,6 +28,7 @@ from fedkeel.running.manifest import (
     describe,
     evaluated_as_before,
     manifest_of,
+    plain_settings,
     same_experiment,
     same_start,
     warn_of_other_bits,
@@ -81,6 +82,7 @@ def train(
     rollback_factor: float = 0.1,
     rollback_tries: int = 5,
     callback: CallbackLike | Sequence[CallbackLike] | None = None,
+    callbacks: CallbackLike | Sequence[CallbackLike] | None = None,
     progress: bool | None = None,
     experiment: Mapping[str, Any] | None = None,
 ) -> Result:
@@ -130,6 +132,7 @@ def train(
         rollback_tries: how many rollbacks a run may have.
         callback: called with each round's row; it may return True to end the run. Or a `Callback`, as
             `EarlyStop(patience=5)`; or a list of them.
+        callbacks: the same, for those who write it so.
         progress: show how far it is. By default only on a terminal (on stderr) and in a notebook.
         experiment: what `experiment.toml` shall hold, where the run comes from a file.
     """
@@ -168,7 +171,11 @@ def train(
         checkpoint_every=checkpoint_every,
         keep_memories=keep_memories,
     )
-    listeners = CallbackList(callback)
+    if callback is not None and callbacks is not None:
+        raise ConfigError(
+            "callback and callbacks are the same: give one of them, a list where there are several"
+        )
+    listeners = CallbackList(callbacks if callback is None else callback)
     with shown_run(settings, progress) as display:
         listeners.given += display
         return run(settings, execution, run_dir, resume=resume, callback=listeners, experiment=experiment)
@@ -180,7 +187,7 @@ def run(
     run_dir: str | Path | None = None,
     *,
     resume: bool = False,
-    callback: CallbackList | CallbackLike | None = None,
+    callback: CallbackList | CallbackLike | Sequence[CallbackLike] | None = None,
     experiment: Mapping[str, Any] | None = None,
     about: Mapping[str, Any] | None = None,
     make_engine: EngineMaker | None = None,
@@ -198,9 +205,14 @@ def run(
     before = _begun(run_dir, resume)
     if before is not None:
         execution, settings = execution.as_before(before), evaluated_as_before(settings, before)
-    with stoppable(), closing(open_session(settings, execution, make_engine)) as session:
+    with (
+        stoppable(),
+        callbacks.told_of_errors(),
+        closing(open_session(settings, execution, make_engine)) as session,
+    ):
         session.best = _best_keeper(session, callbacks)
         if run_dir is None:
+            _tell_settings(callbacks, session, {}, experiment, None)
             stopped_by = _play(session, None, {}, callbacks)
             result = with_clients(result_of(session, {}, None, stopped_by), session)
         else:
@@ -209,6 +221,7 @@ def run(
                     directory, execution.checkpoint_every, keep_memories=execution.keep_memories
                 )
                 manifest = take_up(session, recorder, experiment, about)
+                _tell_settings(callbacks, session, manifest, experiment, run_dir)
                 stopped_by = _play(session, recorder, manifest, callbacks)
                 result = with_clients(result_of(session, manifest, directory.path, stopped_by), session)
                 write_end(directory, manifest, result)
@@ -219,6 +232,18 @@ def run(
             _attach(problem, result)
             raise
         return result
+
+
+def _tell_settings(
+    callbacks: CallbackList,
+    session: Session,
+    manifest: Mapping[str, Any],
+    experiment: Mapping[str, Any] | None,
+    run_dir: str | Path | None,
+) -> None:
+    if callbacks.ask_for_settings:
+        found = manifest or manifest_of(session.context)
+        callbacks.settings(plain_settings(found, experiment, run_dir))
 
 
 def _best_keeper(session: Session, callbacks: CallbackList) -> BestKeeper:
@@ -250,6 +275,7 @@ def take_up(
         recorder.restore(session)
         if session.state.round == 0:
             same_start(manifest, now)
+        directory.goes_on()
     else:
         recorder.belong_to(manifest)
     if rounds > manifest["rounds"] or not directory.holds_run:
@@ -286,6 +312,8 @@ def _play(
                 with uninterrupted():
                     recorder.row(session)
             stopped_by = callbacks.round_end(row)
+            if recorder is not None and stopped_by is None and not session.finished:
+                recorder.follow_requests(session)
         if session.finished or stopped_by is None:
             return None
         if recorder is not None and session.state.round:
@@ -296,12 +324,17 @@ def _play(
             where, total = _rescued(session, recorder), session.context.settings.rounds
             name = getattr(interrupt, "name", None)
             by = "" if name in (None, "SIGINT") else f" by {name}"
-            stop = Stopped(f"stopped{by} after {session.state.round} of {total} rounds{where}")
+            short = f"stopped{by} after {session.state.round} of {total} rounds"
+            _note(recorder, "stopped", short)
+            stop = Stopped(f"{short}{where}")
             stop.result = _partial(session, recorder, manifest)
         raise stop from None
     except Exception as problem:
         with uninterrupted(forget=True):
+            diverged = isinstance(problem, Diverged)
+            message = str(problem) if diverged else f"{type(problem).__name__}: {problem}"
             _save_what_there_is(session, recorder, problem)
+            _note(recorder, "diverged" if diverged else "failed", message)
             _attach(problem, _partial(session, recorder, manifest))
         raise
 
@@ -317,6 +350,13 @@ def _save_what_there_is(session: Session, recorder: Recorder | None, problem: Ex
         else:
             total = session.context.settings.rounds
             problem.add_note(f"fedkeel: after {session.state.round} of {total} rounds{where}")
+
+
+def _note(recorder: Recorder | None, kind: str, message: str) -> None:
+    """Leave a word in the run's directory of what ended it; not where that is what does not work."""
+    if recorder is not None:
+        with suppress(StorageError):
+            recorder.directory.interrupted(kind, message)
 
 
 def _rescued(session: Session, recorder: Recorder | None) -> str:

@@ -92,7 +92,7 @@
     function refresh() {
       holder.setAttribute("aria-label", describe());
       if (draw === null) fedkeelPage.later(() => { draw = plot(holder, make); fedkeelPage.drew(holder); });
-      else draw();
+      else if (!fedkeelPage.isSeen || fedkeelPage.isSeen(holder)) draw();  // a live page draws what is in view
       if (numbers.open) fill();
       if (noteOf) { noted.replaceChildren(...fedkeelPage.rich(noteOf())); noted.hidden = !noted.textContent; }
     }
