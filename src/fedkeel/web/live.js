@@ -52,9 +52,15 @@ window.addEventListener("DOMContentLoaded", () => {
   /* So that drawing takes a fifth of the time at most, and the page answers. */
   const later = () => { timer = setTimeout(draw, Math.max(REDRAW, 4 * cost)); };
 
+  const seen = new WeakMap();
+  const observer = new IntersectionObserver((entries) => {
+    for (const entry of entries) seen.set(entry.target, entry.isIntersecting);
+    if (entries.some((entry) => entry.isIntersecting)) show(page.document, false);
+  }, { rootMargin: `${MARGIN}px` });
+
   page.isSeen = (holder) => {
-    const { top, bottom } = holder.getBoundingClientRect();
-    return bottom > -MARGIN && top < window.innerHeight + MARGIN;
+    if (!seen.has(holder)) { seen.set(holder, true); observer.observe(holder); }
+    return seen.get(holder);
   };
 
   function connect() {
@@ -161,7 +167,6 @@ window.addEventListener("DOMContentLoaded", () => {
   };
 
   window.document.addEventListener("visibilitychange", () => { if (!window.document.hidden && waiting !== null) draw(); });
-  window.addEventListener("scrollend", () => { if (page.document.runs.length) show(page.document, false); });
   window.addEventListener("pagehide", () => source?.close());
   connect();
 });
