@@ -26,6 +26,7 @@ os.environ |= {  # before Ray is imported, which the measured clusters need
     "RAY_AUTH_TOKEN": os.environ.get("RAY_AUTH_TOKEN") or os.urandom(32).hex(),
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_worker_niceness": "0",
     "PYTHONWARNINGS": "ignore",
 }
 
