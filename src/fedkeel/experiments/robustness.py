@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
@@ -15,6 +16,7 @@ from fedkeel.experiments.expression import parse_attack, parse_reducer
 from fedkeel.experiments.placement import ONE_BY_ONE, Placement, play_planned
 from fedkeel.experiments.sections import check_text
 from fedkeel.experiments.sweep import value_folder
+from fedkeel.references import add_references
 from fedkeel.report.measures import Measure, parse_measure
 from fedkeel.report.tables import Trial, score
 from fedkeel.studies.artifacts import open_directory
@@ -202,3 +204,6 @@ def _distinct(kind: str, parse: Callable[[str], Any], texts: Sequence[str]) -> t
     for text in texts:
         made.setdefault(repr(check_text(f"--{kind}", parse, text)), text)
     return tuple(made.values())
+
+
+add_references("studies", sys.modules[__name__])
