@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+AUDIT := .venv-audit
 WORKERS ?= auto
 APART := ray browser trackers site  # tests that need packages or programs of their own: a target each, called by .ci/run
 # A test process per core; a file is run by one of them, so that its fixtures are made once. Python's compiled
@@ -89,6 +90,20 @@ trackers: $(STAMP)  ## TensorBoard, MLflow and Weights & Biases, 250 MB of packa
 		-e ".[dev,tensorboard,mlflow,wandb]"
 	$(BIN)/python -m pytest tests/trackers -rs
 
+$(AUDIT)/.installed: constraints.txt
+	$(PYTHON) -m venv $(AUDIT)
+	$(AUDIT)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt pip-audit cyclonedx-bom
+	touch $(AUDIT)/.installed
+
+audit: $(AUDIT)/.installed  ## known vulnerabilities of everything that is pinned; asks the advisory database on the net
+	$(AUDIT)/bin/pip-audit --no-deps --disable-pip --requirement constraints.txt
+
+sbom: $(AUDIT)/.installed  ## everything that is pinned as a CycloneDX bill of materials: dist/sbom.json
+	mkdir -p dist
+	$(AUDIT)/bin/cyclonedx-py requirements constraints.txt --pyproject pyproject.toml --mc-type library \
+		--output-reproducible --of JSON -o dist/sbom.json
+	$(AUDIT)/bin/python .ci/sbom dist/sbom.json constraints.txt
+
 wheel: $(STAMP)  ## build the wheel and try it in a new environment
 	.ci/wheel $(BIN)/python
 
@@ -102,4 +117,4 @@ hooks: $(STAMP)  ## check before every commit and push
 	$(BIN)/pre-commit install --hook-type pre-commit --hook-type pre-push
 
 clean:
-	rm -rf $(VENV) .browser runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(AUDIT) .browser runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

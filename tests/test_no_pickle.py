@@ -8,7 +8,10 @@ from pathlib import Path
 import fedkeel
 
 SOURCE = Path(fedkeel.__file__).parent
-BETWEEN_OUR_PROCESSES = {"engines/pool/sharing.py", "engines/pool/pool.py"}  # files without a name, pipes
+BETWEEN_OUR_PROCESSES = {
+    "engines/jobs/pickles.py",
+    "engines/pool/sharing.py",
+}  # files without a name, pipes, Ray
 FORBIDDEN = {"pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal", "yaml"}
 CALLS = {"eval", "exec", "__import__"}
 

@@ -61,8 +61,8 @@ def test_reducers_that_have_papers_exist() -> None:
 def test_every_study_names_its_papers() -> None:
     assert set(names("studies")) == set(studies())
     for name in studies():
-        room = "experiments" if name == "robustness" else "studies"
-        module = importlib.import_module(f"fedkeel.{room}.{name}")
+        folder = "experiments" if name == "robustness" else "studies"  # it compares runs of experiments
+        module = importlib.import_module(f"fedkeel.{folder}.{name}")
         for paper in cited(name, "studies"):
             assert f"- {paper}" in module.__doc__
 

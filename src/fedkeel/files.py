@@ -24,17 +24,22 @@ def storage_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        fix = {
-            errno.ENOSPC: "free some room and resume; the last checkpoint is whole",
-            errno.EDQUOT: "free some room and resume; the last checkpoint is whole",
-            errno.EACCES: "choose a directory you may write to",
-            errno.EPERM: "choose a directory you may write to",
-            errno.EROFS: "choose a directory you may write to",
-            errno.ENAMETOOLONG: "choose a shorter name",
-            errno.ELOOP: "a symbolic link, which is not followed: remove it, or choose another directory",
-        }.get(problem.errno or 0, "choose another directory")
-        where = _asked_for(problem.filename or path)
-        raise StorageError(f"{where}: {problem.strerror or problem}: {fix}") from problem
+        raise as_storage_error(problem, path) from problem
+
+
+def as_storage_error(problem: OSError, path: Path | None = None) -> StorageError:
+    """Return a refusal of the system as a message that names its path, or the one given, and the fix."""
+    fix = {
+        errno.ENOSPC: "free some room and resume; the last checkpoint is whole",
+        errno.EDQUOT: "free some room and resume; the last checkpoint is whole",
+        errno.EACCES: "choose a directory you may write to",
+        errno.EPERM: "choose a directory you may write to",
+        errno.EROFS: "choose a directory you may write to",
+        errno.ENAMETOOLONG: "choose a shorter name",
+        errno.ELOOP: "a symbolic link, which is not followed: remove it, or choose another directory",
+    }.get(problem.errno or 0, "choose another directory")
+    where = _asked_for(problem.filename or path)
+    return StorageError(f"{where}: {problem.strerror or problem}: {fix}")
 
 
 def _asked_for(where: object) -> str:

@@ -37,8 +37,8 @@ def test_runs_of_all_kinds_stand_on_one_page(fedkeel: Callable) -> None:
     fedkeel(
         "sweep", *TINY, "--over", "cohort", "--values", "1,2", "--seeds", "1", "--parallel", "1", "--out", "s"
     )
-    assert fedkeel("report", "a", "c/scaffold", "s", "--out", "new/all.html").stdout == "Page: new/all.html\n"
-    document = document_in(Path("new/all.html"))
+    assert fedkeel("report", "a", "c/scaffold", "s", "--out", "all.html").stdout == "Page: all.html\n"
+    document = document_in(Path("all.html"))
     named = {run.method for run in document.runs}
     assert named == {"FedAvg", "SCAFFOLD", "cohort=1", "cohort=2"}
     assert set(block(document, "differences").headings) == {"run", "cohort", "work.lr", "seeds"}

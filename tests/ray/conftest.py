@@ -25,6 +25,7 @@ from fedkeel.engines.ray.cluster import connect
 from fedkeel.engines.serial import threads
 
 STORE = 100 * 2**20
+PATIENT = {"health_check_timeout_ms": 120_000}  # a busy machine is no dead node
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -39,7 +40,12 @@ class Nodes:
     def __init__(self, count: int) -> None:
         self.local = LocalCluster(
             initialize_head=True,
-            head_node_args={"num_cpus": 0, "object_store_memory": STORE, "include_dashboard": False},
+            head_node_args={
+                "num_cpus": 0,
+                "object_store_memory": STORE,
+                "include_dashboard": False,
+                "_system_config": PATIENT,
+            },
         )
         self.workers = [self.add() for _ in range(count)]
         self.address: str = self.local.address

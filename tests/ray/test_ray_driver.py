@@ -67,7 +67,7 @@ def until_round(process: subprocess.Popen[str], number: int) -> None:
 
 def ended(marker: str) -> bool:
     """Wait until no process with a word in its command or environment is left; tell whether that came."""
-    for _ in range(300):
+    for _ in range(1200):
         if not alive(marker):
             return True
         time.sleep(0.1)

@@ -65,8 +65,8 @@ def test_clients_are_exported_with_their_run() -> None:
 
 def test_parquet_has_the_same_records(tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
-    write_parquet(round_records(RUNS), tmp_path / "new" / "x.parquet")
-    assert parquet.read_table(tmp_path / "new" / "x.parquet").to_pylist() == round_records(RUNS)
+    write_parquet(round_records(RUNS), tmp_path / "x.parquet")
+    assert parquet.read_table(tmp_path / "x.parquet").to_pylist() == round_records(RUNS)
 
 
 def test_parquet_without_its_package_says_how_to_get_it(

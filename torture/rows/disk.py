@@ -182,6 +182,6 @@ SCENARIOS: dict[str, Callable[[], str | None]] = {
     "stages without memories": lambda: train("method=stages((feddyn, 2), fedavg)", "keep_memories=false"),
     "memories in a file": spilling,
     "compare": lambda: command("compare", "--method=fedavg", "--method=scaffold", "--seeds=1"),
-    "sweep": lambda: command("sweep", "--over=work.lr", "--values=0.1", "--seeds=1"),
+    "sweep": lambda: command("sweep", "--over=work.lr", "--values=0.1", "--seeds=1", "--parallel=1"),
     "stability study": lambda: command("study", "stability", "--method=fedavg", "--pairs=1"),
 }

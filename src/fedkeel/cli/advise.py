@@ -41,7 +41,7 @@ def register(app: typer.Typer) -> None:
     app.command(epilog=_EXAMPLES)(advise)
 
 
-@opt.takes_experiment()
+@opt.takes_experiment(leave_out=("track",))
 def advise(
     experiment: Experiment,
     epsilon: Annotated[

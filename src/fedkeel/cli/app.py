@@ -18,6 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 from fedkeel.cli.standard_streams import prepare_streams
 from fedkeel.cli.usage import UsageError, asks_for_help, explain_usage
 from fedkeel.errors import FedkeelError, StorageError
+from fedkeel.files import as_storage_error
 from fedkeel.version import __version__
 
 _DEBUG = "--debug"
@@ -147,6 +148,11 @@ class CommandGroup(TyperGroup):
                 prefix = "" if problem.exit_code == 130 else "error: "
                 print(f"{prefix}{problem}", file=sys.stderr)
                 raise typer.Exit(problem.exit_code) from None
+            except OSError as problem:
+                if problem.filename is None or ctx.params.get("debug"):  # of the standard output: see `main`
+                    raise
+                print(f"error: {as_storage_error(problem)}", file=sys.stderr)
+                raise typer.Exit(StorageError.exit_code) from None
             except KeyboardInterrupt:
                 raise typer.Exit(130) from None
 

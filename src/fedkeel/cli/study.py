@@ -53,7 +53,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="study")
 
 
-@opt.takes_experiment(leave_out=("method", "held_out"))
+@opt.takes_experiment(leave_out=("method", "held_out", "track"))
 def stability(
     experiment: Experiment,
     method: opt.Methods,
@@ -121,7 +121,7 @@ def stability(
         print_stability(found, page)
 
 
-@opt.takes_experiment(leave_out=("method",))
+@opt.takes_experiment(leave_out=("method", "track"))
 def interaction(
     experiment: Experiment,
     method: opt.Methods,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import Field, model_validator
 
-from fedkeel.errors import ConfigError, Diverged, Stopped, StorageError
+from fedkeel.errors import ConfigError, Diverged, StorageError
 from fedkeel.experiments import COMPARISON_FILE
 from fedkeel.experiments.experiment import Experiment, ExperimentShape
 from fedkeel.experiments.expression import parse_method, spell_method
@@ -70,10 +70,7 @@ class PlannedRun(NamedTuple):
 
 def run_planned(label: str, table: Mapping[str, Any], directory: str) -> Trial:
     """Do one planned run, from what can be sent to another process."""
-    try:
-        return PlannedRun(label, Experiment.from_table(table), Path(directory)).run()
-    except Stopped as stop:  # by a request; its result is too much to send to another process
-        raise Stopped(str(stop)) from None
+    return PlannedRun(label, Experiment.from_table(table), Path(directory)).run()
 
 
 class _ComparisonShape(Shape):

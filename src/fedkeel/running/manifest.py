@@ -21,6 +21,7 @@ from fedkeel.errors import StorageError
 from fedkeel.identity import stable_name
 from fedkeel.jsonfiles import FORMAT
 from fedkeel.methods.stages import Stages
+from fedkeel.options import DEPLOYMENT
 from fedkeel.oracle import Oracle
 from fedkeel.running.round import RunContext
 from fedkeel.running.run_directory import RunDirectory, read_manifest
@@ -28,6 +29,12 @@ from fedkeel.settings import RunSettings
 from fedkeel.version import __version__
 
 _CLIENTS_COUNTED, _CLASSES_COUNTED = 100, 200  # at most, for the picture of the split
+_SAME_BITS = {
+    "serial",
+    "processes",
+    "ray",
+    DEPLOYMENT,
+}  # engines that take a client's steps one after the other
 _EVALUATED_ON = {"test": "test set", "clients": "all clients' data", "nothing": "nothing"}
 
 
@@ -194,12 +201,12 @@ def _evaluated_on(manifest: Mapping[str, Any]) -> str:
 def warn_of_other_bits(before: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
     """Warn where a run goes on by other means than it was begun with: sums may come out in another order.
 
-    The engines serial and processes give the same bits.
+    Engines that take a client's steps one after the other give the same bits.
     """
     told, now = (
         {"engine": one["engine"], "threads": one["threads"], **one["versions"]} for one in (before, manifest)
     )
-    if {told["engine"], now["engine"]} == {"serial", "processes"}:
+    if {told["engine"], now["engine"]} <= _SAME_BITS:
         del now["engine"]
     differing = [f"{key} {told.get(key)} (now {now[key]})" for key in now if told.get(key) != now[key]]
     if differing:

@@ -16,6 +16,7 @@ from fedkeel.attacks import Attack
 from fedkeel.data.federation import Federation
 from fedkeel.errors import ConfigError, Diverged, FedkeelError, Stopped, StorageError
 from fedkeel.faults import Faults
+from fedkeel.files import storage_errors
 from fedkeel.interrupts import stoppable, uninterrupted
 from fedkeel.methods.stages import Stages
 from fedkeel.options import Execution
@@ -197,7 +198,7 @@ def run(
     `about` is what else the manifest of a run says that begins here. `make_engine` gives an engine whose
     clients are elsewhere.
     """
-    if run_dir is not None and not isinstance(run_dir, str | os.PathLike):
+    if run_dir is not None and (not isinstance(run_dir, str | os.PathLike) or "\0" in str(run_dir)):
         raise ConfigError(f"run_dir = {run_dir!r}: give the path of a directory, or None to keep nothing")
     if resume and run_dir is None:
         raise ConfigError("resume=True needs run_dir: the directory of the run to go on with")
@@ -287,7 +288,11 @@ def take_up(
 
 def _begun(run_dir: str | Path | None, resume: bool) -> dict[str, Any] | None:
     """Return the manifest of the run that is to be resumed, None where none was begun."""
-    if run_dir is None or not (Path(run_dir) / "manifest.json").exists():
+    if run_dir is None:
+        return None
+    with storage_errors(Path(run_dir)):
+        begun = (Path(run_dir) / "manifest.json").exists()
+    if not begun:
         return None
     if not resume:
         raise StorageError(

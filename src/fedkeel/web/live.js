@@ -4,7 +4,6 @@ window.addEventListener("DOMContentLoaded", () => {
   const page = fedkeelPage;
   const { el } = page;
   const REDRAW = 400;  // milliseconds between two drawings, or more where one takes long
-  const MARGIN = 300;  // pixels around what is in view that are drawn too
   const PATIENCE = 4000;  // for which a drawing waits while somebody points at a chart
   let source = null;
   let group = new URLSearchParams(window.location.search).get("group");
@@ -52,10 +51,7 @@ window.addEventListener("DOMContentLoaded", () => {
   /* So that drawing takes a fifth of the time at most, and the page answers. */
   const later = () => { timer = setTimeout(draw, Math.max(REDRAW, 4 * cost)); };
 
-  page.isSeen = (holder) => {
-    const { top, bottom } = holder.getBoundingClientRect();
-    return bottom > -MARGIN && top < window.innerHeight + MARGIN;
-  };
+  page.drawsOnlySeen = true;  // charts out of view wait for a change that finds them in view
 
   function connect() {
     if (source) source.close();

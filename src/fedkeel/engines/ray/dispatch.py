@@ -1,8 +1,8 @@
 """Jobs on the nodes of a cluster, whatever happens to these.
 
-A job whose worker dies or hangs is run again by another one, a bounded number of times; one that was lost
-with its whole node is not to blame for that. Large uploads of single clients stay where they were made until
-their chunk is complete, and are summed up there: only the sum comes back.
+A job whose worker dies, or ends itself because the job hangs, is run again by another one, a bounded number
+of times; one that was lost with its whole node is not to blame for that. Large uploads of single clients stay
+where they were made until their chunk is complete, and are summed up there: only the sum comes back.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fedkeel.engines.jobs.job import ChunkJob, ClientJob, Job, Shared
 from fedkeel.engines.jobs.pickles import Known, Packed, exception_of, pack, unpack
 from fedkeel.engines.jobs.queue import PATIENCE, JobQueue
 from fedkeel.engines.ray.cluster import Cluster, Demand, Ref, WorkerLost
-from fedkeel.engines.ray.tasks import JobReport, RunSource, SharedSource, run_jobs, sum_chunk
+from fedkeel.engines.ray.tasks import JobPackage, JobReport, RunSource, SharedSource, run_jobs, sum_chunk
 from fedkeel.engines.reduction import chunks
 from fedkeel.errors import TooFewClients
 from fedkeel.records import nbytes
@@ -31,7 +31,7 @@ HANG_SECONDS = 60.0  # no job gets less time
 EMPTY_SECONDS = 60.0  # that a cluster may be without a node for a job
 GIVE_UP = 50  # losses in a row with no job done in between
 _HANG_FACTOR = 10.0  # a job hangs that takes so many times longer than the slowest of its peers
-_LOOK_SECONDS = 1.0  # between two looks at the nodes, and at who hangs
+_LOOK_SECONDS = 1.0  # between two looks at the nodes
 _AHEAD = 2  # tasks per slot: one runs, one waits beside it
 _LARGE = 1 << 17  # bytes of an upload that is summed up on the nodes
 
@@ -45,8 +45,12 @@ class _Sent:
     jobs: Sequence[Job]
     results: Sequence[Ref] = ()
     chunk: int | None = None
+    limit: float | None = None
     begun: float = field(default_factory=time.monotonic)
-    cancelled: bool = False
+
+    def may_have_hung(self) -> bool:
+        """Tell whether a worker that is gone may have ended itself because its jobs hung."""
+        return self.limit is not None and time.monotonic() - self.begun > self.limit
 
 
 class Dispatch:
@@ -58,6 +62,7 @@ class Dispatch:
         self._cluster, self._demand, self._known = cluster, demand, known
         self._source, self._settings = source, settings
         self._version, self._losses = 0, 0
+        self._slowest: dict[type, float] = {}  # seconds of a task in a round, and in an evaluation
         self._nodes: dict[str, str] = {}
         self.slots, self._alone_since = 0, math.inf
         self.incidents: list[str] = []
@@ -78,7 +83,7 @@ class Dispatch:
         self._shared = self._cluster.put(SharedSource(self._version, packed))
         self._take, self._queue = take, queue
         self._sent: dict[Ref, _Sent] = {}
-        self._slowest = 0.0
+        self._kind = type(shared)
         self._chunks = _ChunksOnNodes(shared) if isinstance(shared, RoundRequest) and _large(shared) else None
         try:
             while not queue.finished or self._sent:
@@ -86,7 +91,6 @@ class Dispatch:
                 self._collect()
                 if time.monotonic() - self._looked > _LOOK_SECONDS:
                     self._look()
-                    self._end_hanging()
         except BaseException:  # an interrupt too
             self._cancel_all()
             raise
@@ -99,14 +103,14 @@ class Dispatch:
             jobs = self._queue.next()
             if not jobs:
                 return
-            packed = pack(jobs, self._known)
+            slowest = self._slowest.get(self._kind)
+            limit = None if slowest is None else max(HANG_SECONDS, _HANG_FACTOR * slowest)
+            package = JobPackage(pack(jobs, self._known), len(jobs), limit)
+            arguments = self._source, self._settings, self._shared, package
             status, *results = self._cluster.submit(
-                run_jobs,
-                *(self._source, self._settings, self._shared, packed, len(jobs)),
-                demand=self._demand,
-                returns=1 + len(jobs),
+                run_jobs, *arguments, demand=self._demand, returns=1 + len(jobs)
             )
-            self._sent[status] = _Sent(jobs, results)
+            self._sent[status] = _Sent(jobs, results, limit=limit)
 
     def _collect(self) -> None:
         """Wait for results, but not for long."""
@@ -128,7 +132,7 @@ class Dispatch:
     def _take_results(self, sent: _Sent, report: JobReport) -> None:
         """Take the results of jobs, but leave large uploads where they are until their chunk is complete."""
         failures, seconds = report
-        self._slowest = max(self._slowest, seconds)
+        self._slowest[self._kind] = max(self._slowest.get(self._kind, 0.0), seconds)
         here: list[tuple[Job, Any]] = []
         for job, failure, result in zip(sent.jobs, failures, sent.results, strict=True):
             if failure is None and not (self._chunks is not None and isinstance(job, ClientJob)):
@@ -161,7 +165,8 @@ class Dispatch:
 
     def _lost(self, sent: _Sent, loss: WorkerLost) -> None:
         """Run again what was lost."""
-        how = f"it took over {time.monotonic() - sent.begun:.0f} s" if sent.cancelled else str(loss)
+        hung = sent.may_have_hung() and not loss.blameless
+        how = f"it took longer than {sent.limit:.0f} s" if hung else str(loss)
         names = f"{sent.jobs[0].name}{f' and {len(sent.jobs) - 1} more' * (len(sent.jobs) > 1)}"
         self._tell(f"{names}: run again elsewhere ({how})")
         self._losses += 1
@@ -176,7 +181,7 @@ class Dispatch:
         if sent.chunk is not None or loss.blameless:
             self._queue.again(sent.jobs)
         else:
-            for job, failure in self._queue.lost(sent.jobs, how, hung=sent.cancelled):
+            for job, failure in self._queue.lost(sent.jobs, how, hung=hung):
                 self._give_up(job, failure)
 
     def _give_up(self, job: Job, failure: ClientFailure) -> None:
@@ -204,14 +209,6 @@ class Dispatch:
                 f"engine = 'ray': for {EMPTY_SECONDS:.0f} s no node of the cluster has had room for a client "
                 f"({self._demand}): start nodes again (`ray start --address=…`), then resume the run"
             )
-
-    def _end_hanging(self) -> None:
-        """End tasks that take far longer than their peers."""
-        limit = max(HANG_SECONDS, _HANG_FACTOR * self._slowest) if self._slowest else math.inf
-        for ref, sent in self._sent.items():
-            if time.monotonic() - sent.begun > limit and not sent.cancelled:
-                sent.cancelled = True
-                self._cluster.cancel(ref)
 
     def _cancel_all(self) -> None:
         for ref in self._sent:

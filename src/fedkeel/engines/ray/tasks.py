@@ -6,11 +6,13 @@ them not gets them from the object store of its node.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import platform
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -82,23 +84,32 @@ def module_paths() -> list[str]:
     return [path or os.getcwd() for path in sys.path]
 
 
-def run_jobs(source: RunSource, settings: Packed, shared: SharedSource, jobs: Packed, count: int) -> Any:
-    """Run jobs; return what became of them, and then each result."""
+class JobPackage(NamedTuple):
+    """Jobs as bytes, how many they are, and the seconds after which they hang (None: that is not known)."""
+
+    jobs: Packed
+    number: int
+    limit: float | None
+
+
+def run_jobs(source: RunSource, settings: Packed, shared: SharedSource, package: JobPackage) -> Any:
+    """Run jobs; return what became of them, and then each result. A worker whose jobs hang ends itself."""
     place, failures, results = f"a Ray worker on {platform.node()}", list[bytes | None](), list[Any]()
     try:
         state = _state(source, settings)
         common = _common(source, shared, state)
-        asked: Sequence[Job] = unpack(jobs)
+        asked: Sequence[Job] = unpack(package.jobs)
     except Exception as problem:
-        return [JobReport([portable(problem, place)] * count, 0.0), *[None] * count]
+        return [JobReport([portable(problem, place)] * package.number, 0.0), *[None] * package.number]
     started = time.perf_counter()
-    for job in asked:
-        try:
-            results.append(pack(run_job(state, common, _with_memory(state, job)), received))
-            failures.append(None)
-        except Exception as problem:
-            results.append(None)
-            failures.append(portable(problem, place))
+    with _bounded(package.limit):
+        for job in asked:
+            try:
+                results.append(pack(run_job(state, common, _with_memory(state, job)), received))
+                failures.append(None)
+            except Exception as problem:
+                results.append(None)
+                failures.append(portable(problem, place))
     return [JobReport(failures, time.perf_counter() - started), *results]
 
 
@@ -111,6 +122,18 @@ def sum_chunk(source: RunSource, settings: Packed, weights: Sequence[float], *re
         return pack(total, received)
     except Exception as problem:
         return portable(problem, f"a Ray worker on {platform.node()}")
+
+
+@contextmanager
+def _bounded(seconds: float | None) -> Iterator[None]:
+    """End this process where the block takes longer, even one that holds the interpreter's lock."""
+    if seconds is not None:
+        faulthandler.dump_traceback_later(seconds, exit=True, file=sys.__stderr__ or 2)
+    try:
+        yield
+    finally:
+        if seconds is not None:
+            faulthandler.cancel_dump_traceback_later()
 
 
 def _state(source: RunSource, settings: Packed) -> WorkerState:

@@ -15,6 +15,8 @@ _PATIENCE = 5.0  # seconds between asking and forcing
 _SHOWN_LINES = 6
 _PROC = Path("/proc")
 
+_started: dict[int, subprocess.Popen[bytes]] = {}  # by this process, and not yet ended by it
+
 
 class Process(NamedTuple):
     """A process that we started: its name, its number, which is its group's too, and when it started.
@@ -54,6 +56,7 @@ def start(name: str, command: Sequence[str], *, folder: Path, log: Path, env: Ma
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+    _started[made.pid] = made
     return Process(name, made.pid, _look_up(made.pid)[1], str(log))
 
 
@@ -79,9 +82,10 @@ def _is_ours(one: Process) -> bool:
 
 
 def _reap(processes: Sequence[Process]) -> None:
+    """Hear of the end of those that this process started; of others their own parent hears."""
     for one in processes:
-        with suppress(ChildProcessError):  # of another process: its own parent hears of it
-            os.waitpid(one.pid, os.WNOHANG)
+        if one.pid in _started and _started[one.pid].poll() is not None:
+            del _started[one.pid]
 
 
 def _group_lives(group: int) -> bool:

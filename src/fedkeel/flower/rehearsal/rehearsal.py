@@ -133,7 +133,7 @@ class Rehearsal:
 
     def submit(self, overrides: Mapping[str, Any] | None = None) -> str:
         """Submit a run of the app; return its number."""
-        words = ["run", str(self.app), "loop", "--format", "json"]
+        words = ["run", str(self._staged()), "loop", "--format", "json"]
         if overrides:
             path = self.folder / "overrides.toml"
             path.write_text(tomli_w.dumps(dict(overrides)))
@@ -144,6 +144,19 @@ class Rehearsal:
         self.run_id = str(answer["run-id"])
         self._write_state()
         return self.run_id
+
+    def _staged(self) -> Path:
+        """Return a copy of the app's own files: Flower sends all it finds, so no keys may be there."""
+        staged = self.folder / "app"
+        shutil.rmtree(staged, ignore_errors=True)
+
+        def ignored(_: str, names: list[str]) -> set[str]:
+            hidden = {name for name in names if name.startswith(".") and name != ".gitignore"}
+            return hidden | ({"runs", "__pycache__"} & set(names))
+
+        with storage_errors(staged):
+            shutil.copytree(self.app, staged, ignore=ignored)
+        return staged
 
     def run_status(self) -> str:
         """Return what the SuperLink says of the run, as running or finished:completed."""

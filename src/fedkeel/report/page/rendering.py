@@ -80,7 +80,6 @@ def write_page(document: Document, path: Path) -> Path:
     """Write the page, complete or not at all."""
     text = render(document)
     with storage_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_durably(path, text.encode())
     return path
 
