@@ -39,6 +39,9 @@ NO_EXPERIMENT = (
     "recipes show",
     "reproduce",
     "report",
+    "cluster check",
+    "cite",
+    "export",
     "deploy init",
     "deploy up",
     "deploy status",
@@ -74,6 +77,10 @@ SEVERAL = {  # what differs between commands, and how
     "--set": {
         "Any setting, as work.lr=0.1; repeatable.",
         "What happens from now on when clients fail, as on_client_error=leave_out; repeatable.",
+    },
+    "--port": {
+        "Port of the SuperLink, nodes take the next; by default free ones.",
+        "Port; by default (0) one that is free.",
     },
     "--over": {
         'What varies: a setting, as work.lr or "method=FedInit(beta={})"; {} stands for the value.',
@@ -136,7 +143,7 @@ def every_command() -> Iterator[tuple[str, Any]]:
 def test_the_file_of_an_experiment_is_an_argument_everywhere():
     for line, command in every_command():
         arguments = [one for one in command.params if one.param_type_name == "argument"]
-        takes = any(one.name == "settings" for one in command.params)
+        takes = any(one.name == "settings" for one in command.params) and line != "deploy up"
         assert [one.name for one in arguments] == ["file"] if takes else line in NO_EXPERIMENT, line
 
 
