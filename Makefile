@@ -3,14 +3,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+AUDIT := .venv-audit
 WORKERS ?= auto
+APART := ray browser trackers site  # tests that need packages or programs of their own: a target each, called by .ci/run
 # A test process per core; a file is run by one of them, so that its fixtures are made once. Python's compiled
 # files are kept even where the environment says not to: without them each process spends seconds on importing.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 \
-	--dist loadfile --no-loadscope-reorder --ignore tests/browser --ignore tests/trackers
+	--dist loadfile --no-loadscope-reorder $(foreach part,$(APART),--ignore tests/$(part))
 AXE := 4.14.0
 
-.PHONY: help demo test check format lint types imports fast unit golden docs recipes examples browser trackers wheel bench hooks clean
+.PHONY: $(shell sed -nE 's/^([a-z]+):.*/\1/p' $(MAKEFILE_LIST))
 
 help:  ## what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 10
@@ -60,9 +62,23 @@ docs: $(STAMP)  ## write the pages of docs/ that are generated from the code; DO
 recipes: $(STAMP)  ## every table and figure of the papers at the scale of seconds
 	FEDKEEL_RECIPES=all $(PYTEST) --dist load tests/recipes/test_smoke.py
 
-examples: $(STAMP)  ## the Transformer and the notebook, with the packages they need (two minutes)
+examples: $(STAMP)  ## the Transformer and the notebooks, with the packages they need (two minutes)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,examples]"
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest tests/test_docs.py -k "transformer or notebook" -rs
+
+flower: $(STAMP)  ## a deployment with real Flower processes on loopback (at most ten minutes)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,flower]"
+	FEDKEEL_FLOWER=1 OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= timeout --kill-after=30 600 \
+		$(BIN)/python -m pytest tests/flower -rs
+
+site: $(STAMP)  ## build docs/ as a site in build/site, strictly, and run its commands and snippets (four minutes)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,docs]"
+	$(BIN)/python -m sphinx -E -b html -W --keep-going -n -q docs build/site
+	FEDKEEL_SITE=build/site timeout 600 $(BIN)/python -m pytest tests/site -n 2 --dist loadfile -rs
+
+ray: $(STAMP)  ## the engine ray on clusters of several nodes on this machine, with the packages it needs (five minutes)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,ray]"
+	timeout 900 $(BIN)/python -m pytest tests/ray -rs
 
 browser: $(STAMP)  ## the pages in a real browser, light and dark, read by axe-core (needs chromium and npm)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,browser]"
@@ -74,14 +90,31 @@ trackers: $(STAMP)  ## TensorBoard, MLflow and Weights & Biases, 250 MB of packa
 		-e ".[dev,tensorboard,mlflow,wandb]"
 	$(BIN)/python -m pytest tests/trackers -rs
 
+$(AUDIT)/.installed: constraints.txt
+	$(PYTHON) -m venv $(AUDIT)
+	$(AUDIT)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt pip-audit cyclonedx-bom
+	touch $(AUDIT)/.installed
+
+audit: $(AUDIT)/.installed  ## known vulnerabilities of everything that is pinned; asks the advisory database on the net
+	$(AUDIT)/bin/pip-audit --no-deps --disable-pip --requirement constraints.txt
+
+sbom: $(AUDIT)/.installed  ## everything that is pinned as a CycloneDX bill of materials: dist/sbom.json
+	mkdir -p dist
+	$(AUDIT)/bin/cyclonedx-py requirements constraints.txt --pyproject pyproject.toml --mc-type library \
+		--output-reproducible --of JSON -o dist/sbom.json
+	$(AUDIT)/bin/python .ci/sbom dist/sbom.json constraints.txt
+
 wheel: $(STAMP)  ## build the wheel and try it in a new environment
 	.ci/wheel $(BIN)/python
 
 bench: $(STAMP)  ## against a bare PyTorch loop and the peers, interleaved (45 minutes): docs/benchmark.md
 	$(BIN)/python benchmarks/run.py $(BENCH)
 
+torture: $(STAMP)  ## kills, damaged files, full disks, bad clients, wrong configurations (90 minutes): docs/torture.md
+	$(BIN)/python torture/run.py $(TORTURE)
+
 hooks: $(STAMP)  ## check before every commit and push
 	$(BIN)/pre-commit install --hook-type pre-commit --hook-type pre-push
 
 clean:
-	rm -rf $(VENV) .browser runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(AUDIT) .browser runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

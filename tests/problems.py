@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any, NamedTuple
 
@@ -117,9 +118,17 @@ def play(
 
 
 def expect(
-    problem: Problem, name: str, *, rounds: int, cohort: int, work: fk.Work, seed: int = 0, **knobs: Any
+    problem: Problem,
+    name: str,
+    *,
+    rounds: int,
+    cohort: int,
+    work: fk.Work,
+    seed: int = 0,
+    absent: Callable[[int, int], bool] = lambda round, client: False,
+    **knobs: Any,
 ) -> list[dict[str, Any]]:
-    """Simulate with the reference on the cohorts and minibatches that fedkeel draws."""
+    """Simulate with the reference on the cohorts and minibatches that fedkeel draws, without the `absent`."""
     settings = settings_of(
         problem.task, problem.federation, fk.FedAvg(), rounds=rounds, cohort=cohort, work=work, seed=seed
     )
@@ -130,7 +139,7 @@ def expect(
         problem.clients,
         problem.x0,
         rounds,
-        [population.draw(r) for r in range(rounds)],
+        [[i for i in population.draw(r) if not absent(r, i)] for r in range(rounds)],
         lambda r, client: minibatches(settings, r, client),
         work.lr,
         lr_decay=work.lr_decay,

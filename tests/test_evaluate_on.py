@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from older_run import make_older
 from problems import tiny_net
 from selecting import slow
 from torch import nn
@@ -65,10 +66,9 @@ def test_a_run_goes_on_as_it_was_begun(tmp_path: Path) -> None:
 
 def test_a_run_from_before_there_was_the_setting_goes_on_too(tmp_path: Path) -> None:
     train(evaluate_on="clients", run_dir=tmp_path)
-    file = tmp_path / "manifest.json"
-    manifest = json.loads(file.read_text())
+    manifest = make_older(tmp_path)
     del manifest["identity"]["evaluate_on"]
-    file.write_text(json.dumps(manifest))
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     assert train(rounds=3, run_dir=tmp_path, resume=True).history[-1]["loss"] is not None
 
 

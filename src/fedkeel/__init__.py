@@ -11,6 +11,7 @@ from fedkeel.version import __version__ as __version__
 if TYPE_CHECKING:  # what type checkers and editors see; the same names as in `__all__`
     from fedkeel import data, metrics, models, probes, trackers
     from fedkeel.algorithm import Algorithm, Cohort, Momentum, Objective, Plan, Sharp, Walk, method
+    from fedkeel.attacks import Attack, Backdoor, Collusion, LabelFlip, RandomNoise, Scaling, SignFlip
     from fedkeel.data import (
         IID,
         Dataset,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in `_
         Pathological,
     )
     from fedkeel.errors import (
+        ClientFailed,
         ConfigError,
         DataError,
         Diverged,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in `_
     )
     from fedkeel.experiments.grid import RunGrid, compare, sweep
     from fedkeel.experiments.loading import load
+    from fedkeel.faults import Faults
     from fedkeel.methods import (
         METHODS,
         MOON,
@@ -58,13 +61,24 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in `_
         FedYogi,
         MimeLite,
         MoFedSAM,
+        private,
         relaxed,
         sharp,
         stages,
     )
     from fedkeel.metrics import Metric, accuracy, mean_over_samples
     from fedkeel.probes import Probe, SwitchingRule
-    from fedkeel.reducers import Mean, Median, Reducer, StackReducer
+    from fedkeel.reducers import (
+        GeometricMedian,
+        Krum,
+        Mean,
+        Median,
+        MultiKrum,
+        NormClip,
+        Reducer,
+        StackReducer,
+        TrimmedMean,
+    )
     from fedkeel.running.callbacks import Callback, EarlyStop, KeepBest
     from fedkeel.running.result import Result
     from fedkeel.running.train import train
@@ -80,8 +94,12 @@ __all__ = [
     "AdamW",
     "Adaptive",
     "Algorithm",
+    "Attack",
+    "Backdoor",
     "Callback",
+    "ClientFailed",
     "Cohort",
+    "Collusion",
     "ConfigError",
     "DataError",
     "Dataset",
@@ -91,6 +109,7 @@ __all__ = [
     "Diverged",
     "Drop",
     "EarlyStop",
+    "Faults",
     "FedACG",
     "FedANAG",
     "FedAdagrad",
@@ -112,30 +131,39 @@ __all__ = [
     "FedYogi",
     "Federation",
     "FedkeelError",
+    "GeometricMedian",
     "InverseRoot",
     "InverseTime",
     "KeepBest",
+    "Krum",
+    "LabelFlip",
     "Mean",
     "Median",
     "Metric",
     "MimeLite",
     "MoFedSAM",
     "Momentum",
+    "MultiKrum",
     "Natural",
+    "NormClip",
     "Objective",
     "Pathological",
     "Plan",
     "Probe",
+    "RandomNoise",
     "Reducer",
     "Result",
     "RunGrid",
+    "Scaling",
     "Sharp",
+    "SignFlip",
     "StackReducer",
     "Stopped",
     "StorageError",
     "SwitchingRule",
     "Task",
     "TooFewClients",
+    "TrimmedMean",
     "Vector",
     "Walk",
     "Work",
@@ -147,6 +175,7 @@ __all__ = [
     "method",
     "metrics",
     "models",
+    "private",
     "probes",
     "relaxed",
     "sharp",
@@ -160,10 +189,12 @@ __all__ = [
 _SUBPACKAGES = ("data", "metrics", "models", "probes", "trackers")
 _MODULES = (
     "errors",
+    "faults",
     "work",
     "vector",
     "algorithm",
     "reducers",
+    "attacks",
     "task",
     "methods",
     *_SUBPACKAGES,

@@ -2,13 +2,16 @@
 
 import sys
 
+from fedkeel.interrupts import stoppable
+
 
 def main() -> None:
-    """Run the command line; Ctrl-C ends it quietly even while modules are still being imported."""
+    """Run the command line; Ctrl-C, SIGTERM and SIGHUP end it quietly even while modules are imported."""
     try:
-        from fedkeel.cli import main as command_line  # noqa: PLC0415
+        with stoppable():
+            from fedkeel.cli import main as command_line  # noqa: PLC0415
 
-        command_line()
+            command_line()
     except KeyboardInterrupt:
         sys.exit(130)
 

@@ -106,7 +106,8 @@ class Cohort(NamedTuple):
     """The clients whose answers are aggregated: round (from 0) of `rounds`, their number, their share.
 
     `share` is the weight of the accepted clients over the weight of the population; `stream` is the
-    server's own randomness of this round.
+    server's own randomness of this round; `planned` is how many clients a round has on average; `redrawn`
+    says that nobody was drawn at first, and the cohort was drawn again.
     """
 
     round: int
@@ -114,6 +115,8 @@ class Cohort(NamedTuple):
     size: int
     share: float
     stream: Stream
+    planned: int | None = None
+    redrawn: bool = False
 
 
 class Algorithm:

@@ -34,15 +34,25 @@ class Diverged(FedkeelError):
 
     exit_code = 4
 
-    def __init__(self, message: str, *, round: int, client: int | None = None) -> None:
+    def __init__(
+        self, message: str, *, round: int, client: int | None = None, layer: str | None = None
+    ) -> None:
         super().__init__(message)
-        self.round, self.client = round, client
+        self.round, self.client, self.layer = round, client, layer
 
 
 class TooFewClients(FedkeelError):
     """Fewer clients answered than the round needs."""
 
     exit_code = 5
+
+
+class ClientFailed(TooFewClients):
+    """A client failed in a run in which all must answer; its cause is what the client raised, if it did."""
+
+    def __init__(self, message: str, *, round: int, client: int) -> None:
+        super().__init__(message)
+        self.round, self.client = round, client
 
 
 class StorageError(FedkeelError):

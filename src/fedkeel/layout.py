@@ -41,6 +41,21 @@ class Layout(NamedTuple):
         }
 
 
+def worst_layer(layout: Layout, vector: Tensor, before: Tensor | None = None) -> str | None:
+    """Return the tensor with the largest share of entries that are no numbers; of equals the largest one.
+
+    Large is by its largest entry: of those that are numbers, or of those `before`, where all were.
+    """
+    now, earlier = layout.views(vector), layout.views(vector if before is None else before)
+
+    def badness(name: str) -> tuple[float, float]:
+        bad = float((~torch.isfinite(now[name])).double().mean())
+        largest = float(torch.nan_to_num(earlier[name].abs(), nan=0.0, posinf=0.0).amax())
+        return bad, largest
+
+    return max((name for name in layout.names if now[name].numel()), key=badness, default=None)
+
+
 def trainable(module: nn.Module) -> list[tuple[str, nn.Parameter]]:
     """Return the parameters that take gradients, each once, in the module's order."""
     return [(name, p) for name, p in module.named_parameters() if p.requires_grad]

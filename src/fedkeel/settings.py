@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, InstanceOf, field_validator, model_validator
 
 from fedkeel.algorithm import Algorithm
+from fedkeel.attacks import Attack
 from fedkeel.columns import VALIDATION
 from fedkeel.data.federation import Federation
 from fedkeel.data.samples import Samples
 from fedkeel.errors import ConfigError
+from fedkeel.faults import Faults
 from fedkeel.methods.stages import Stages, as_stages
-from fedkeel.options import RunOptions
+from fedkeel.options import FaultOptions, RunOptions
 from fedkeel.probes.base import Probe
-from fedkeel.reducers import Mean, Reducer
+from fedkeel.reducers import Mean, Reducer, StackReducer
 from fedkeel.task import Task
 from fedkeel.work import Work
 
@@ -26,7 +29,7 @@ else:  # pydantic leaves them alone: the validators below check them
     Method = AnyReducer = Any
 
 
-class RunSettings(RunOptions):
+class RunSettings(RunOptions, FaultOptions):
     """Everything that decides the numbers of a run; how it is executed is `Execution`."""
 
     task: InstanceOf[Task]
@@ -34,7 +37,9 @@ class RunSettings(RunOptions):
     algorithm: Method
     work: InstanceOf[Work]
     reducer: AnyReducer = Field(default_factory=Mean)
+    attack: InstanceOf[Attack] | None = None
     probes: tuple[InstanceOf[Probe], ...] = ()
+    faults: InstanceOf[Faults] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -79,6 +84,46 @@ class RunSettings(RunOptions):
         return self
 
     @model_validator(mode="after")
+    def _has_enough_clients_for_the_reducer(self) -> RunSettings:
+        if isinstance(self.reducer, StackReducer):
+            self.reducer.check(self.cohort_size)
+        return self
+
+    @field_validator("attack", mode="before")
+    @classmethod
+    def _is_an_attack(cls, attack: Any) -> Any:
+        if attack is not None and not isinstance(attack, Attack):
+            raise ConfigError(f"attack = {attack!r} is not an attack: give one, as in fk.SignFlip(share=0.2)")
+        return attack
+
+    @model_validator(mode="after")
+    def _can_be_attacked(self) -> RunSettings:
+        if self.attack is not None:
+            self.attack.check(self.federation, self.task.metrics)
+        return self
+
+    @model_validator(mode="after")
+    def _can_leave_out(self) -> RunSettings:
+        if self.faults is not None and not self.leaves_out:
+            raise ConfigError(
+                f"faults = {self.faults!r}: these clients fail on purpose: say that the run goes on without "
+                "them, on_client_error='leave_out'"
+            )
+        if self.min_clients != 1 and not self.leaves_out:
+            raise ConfigError(
+                f"min_clients = {self.min_clients}: on_client_error='stop' asks for all clients: set it to "
+                "'leave_out', or leave min_clients away"
+            )
+        count = self.min_clients if isinstance(self.min_clients, int) else 1
+        most = self.cohort_size if self.sampling == "fixed" else len(self.federation)
+        if not 1 <= count <= most:
+            raise ConfigError(
+                f"min_clients = {self.min_clients}: a round has {most} clients, so give 1 to {most}, or a "
+                "fraction of them (0.5)"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _has_the_test_set(self) -> RunSettings:
         if self.evaluate_on == "test" and self.federation.test is None:
             raise ConfigError(
@@ -106,6 +151,23 @@ class RunSettings(RunOptions):
             yield "", federation.test
         if federation.validation_samples is not None:
             yield VALIDATION, federation.validation_samples
+
+    @cached_property
+    def training_data(self) -> Federation:
+        """Return what the clients train on: the federation, or what an attack made of it."""
+        if self.attack is None:
+            return self.federation
+        return self.attack.training_data(self.federation, self.seed)
+
+    @cached_property
+    def attack_samples(self) -> Samples | None:
+        """Return samples on which the model's accuracy is the success of an attack, where it has one."""
+        return None if self.attack is None else self.attack.success_samples(self.federation)
+
+    @cached_property
+    def hostile(self) -> frozenset[int]:
+        """Return the clients that are hostile."""
+        return frozenset() if self.attack is None else self.attack.hostile(len(self.federation), self.seed)
 
     @property
     def stages(self) -> Stages:

@@ -2,10 +2,46 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import tomli_w
+
+from fedkeel.jsonfiles import check_depth, sealed, unsealed
+
+
+def parse(text: str) -> dict[str, Any]:
+    """Return the table of a text in TOML; a `ValueError` says what is wrong with any other text."""
+    try:
+        table = tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("its values are nested too deeply") from None
+    except tomllib.TOMLDecodeError:
+        raise
+    except ValueError:  # Python reads no integer of thousands of digits
+        raise ValueError("it holds a number with too many digits") from None
+    check_depth(table)
+    return table
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return the table of a TOML file, or raise `OSError` or `ValueError`, which say what is wrong."""
+    try:
+        return parse(path.read_bytes().decode())
+    except UnicodeDecodeError:
+        raise ValueError("not a text in UTF-8") from None
+
+
+def dump_sealed(table: Mapping[str, Any]) -> str:
+    """Return a table as TOML with its format and its SHA-256."""
+    return dump(sealed(tomllib.loads(dump(table))))
+
+
+def read_sealed(path: Path) -> dict[str, Any]:
+    """Return the table of a sealed TOML file; see `read`."""
+    return unsealed(read(path))
 
 
 def dump(table: Mapping[str, Any]) -> str:

@@ -88,7 +88,8 @@ def file(made: Document, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def lines(shown: Any) -> list[dict[str, Any]]:
-    """Return the lines of the explorer that are no bands."""
+    """Return the lines of the explorer that are no bands, when everything is drawn."""
+    shown.wait_until(DRAWN)
     found = shown.page.evaluate(
         f"{EXPLORER}.data.filter((t) => !t.fill).map(({{name, x, y, line}}) => ({{name, x, y, line}}))"
     )
@@ -167,6 +168,7 @@ def test_methods_are_hidden_everywhere_and_by_keyboard(open_page: Any, file: Pat
     assert chip.get_attribute("aria-pressed") == "false"
     assert shown.page.evaluate("document.activeElement.textContent").startswith("method 1")
     assert [line["name"] for line in lines(shown)] == ["method 0", "method 2"]
+    shown.wait_until(DRAWN)
     names = "[...document.querySelectorAll('.plot.small')].map((p) => p.data.filter((t) => !t.fill).length)"
     assert set(shown.page.evaluate(names)) == {2}
     shown.page.locator(CARD).get_by_role("button", name="Hide all").click()
@@ -181,7 +183,8 @@ def test_pointing_at_a_round_reads_the_values_of_all_methods(open_page: Any, fil
     shown.wait_until(DRAWN)
     shown.page.locator(".plot.tall").first.scroll_into_view_if_needed()
     place = shown.page.evaluate(
-        f"(() => {{ const plot = {EXPLORER}, axis = plot._fullLayout.xaxis, box = plot.getBoundingClientRect();"
+        f"(() => {{ const plot = {EXPLORER}, box = plot.getBoundingClientRect();"
+        "const axis = plot._fullLayout.xaxis;"
         "return [box.left + axis._offset + axis.l2p(10), box.top + box.height / 2] })()"
     )
     shown.page.mouse.move(place[0] - 5, place[1])
@@ -248,6 +251,7 @@ def test_the_theme_changes_and_charts_with_it(open_page: Any, file: Path) -> Non
     shown.wait_until(DRAWN)
     ground = "getComputedStyle(document.body).backgroundColor"
     light, colour = shown.page.evaluate(ground), lines(shown)[0]["line"]["color"]
+    shown.page.locator(".plot.tall").first.scroll_into_view_if_needed()
     shown.page.locator("#theme").click()
     assert shown.page.locator("#theme").inner_text() == "Dark"
     assert shown.page.evaluate(ground) != light

@@ -135,12 +135,15 @@ def test_a_directory_with_other_files_is_not_used(tiny, fedkeel):
     assert "thesis.tex" in fedkeel("compare", "--method", "fedavg", "--out", "mine", code=6).stderr
 
 
-def test_a_directory_of_another_experiment_is_told_apart(tiny, fedkeel):
+def test_an_experiment_that_was_edited_is_refused_and_comes_back_when_it_is_removed(tiny, fedkeel):
     tiny("--out", "run")
     file = Path("run/experiment.toml")
     file.write_text(file.read_text().replace("lr = 0.1\n", "lr = 0.2\n"))
-    result = fedkeel("resume", "run", code=6)
-    assert "run belongs to another experiment: its work is" in result.stderr
+    told = "not what the run was begun with, so it was damaged or edited: remove it, and the run goes on"
+    assert f"run/experiment.toml: {told}" in fedkeel("resume", "run", code=6).stderr
+    file.unlink()
+    fedkeel("resume", "run")
+    assert "lr = 0.1\n" in file.read_text()
 
 
 def test_divergence_names_round_client_and_the_last_good_checkpoint(tiny):

@@ -20,7 +20,7 @@ SETTINGS = ("data.clients=10", "cohort=2", "work.epochs=1", "engine=serial")
 SMALL = [*(word for setting in SETTINGS for word in ("--set", setting)), "--rounds", "1"]
 AS_THEY_STAND = ("methods", "explain", "bounds", "runs", "split")
 MADE_SMALL = {"run": SMALL, "compare": [*SMALL, "--seeds", "1"]}  # of an option given twice the last counts
-ABSENT = ("cifar10", "advice.json", "/data/")  # what an example has and a test has not
+ABSENT = ("cifar10", "advice.json", "/data/", "head:6379", "ray")  # what an example has and a test has not
 
 
 def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -58,7 +58,8 @@ QUICK = [
 
 def documented() -> list[str]:
     """Return the commands in the blocks of README and docs, each on one line, without remarks."""
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    docs = ROOT / "docs"
+    pages = [ROOT / "README.md", *sorted(docs.glob("*.md")), *sorted((docs / "methods").glob("*.md"))]
     blocks = [block for page in pages for block in page.read_text().split("\n```")[1::2]]
     text = "\n".join(blocks).replace("\\\n", " ")
     lines = re.findall(r"^(?:[A-Z_]+=\S+ )?(fedkeel [a-z].*?)(?:\s+#.*)?$", text, re.M)

@@ -25,6 +25,7 @@ COMMANDS = {
     ("study", "stability"): {"track"},
     ("study", "interaction"): {"track"},
     ("study", "constants"): {"rounds", "track"},  # the pilot's are --pilot-rounds
+    ("study", "robustness"): {"seed"},
 }
 NO_EXPERIMENT = (
     "demo",
@@ -37,6 +38,14 @@ NO_EXPERIMENT = (
     "watch",
     "recipes show",
     "reproduce",
+    "report",
+    "cluster check",
+    "cite",
+    "export",
+    "deploy init",
+    "deploy up",
+    "deploy status",
+    "deploy down",
 )
 METHOD = 'Method, as scaffold or "relaxed(fedcm, beta=0.1)"'
 SEVERAL = {  # what differs between commands, and how
@@ -46,10 +55,32 @@ SEVERAL = {  # what differs between commands, and how
         "Clients held out of training.",
         "Clients held out of training, to replace others; by default 5.",
     },
+    "--parallel": {
+        "Runs at a time; by default one per core.",
+        "Trials at a time: they are drawn together, not knowing of each other.",
+    },
+    "--reducer": {
+        'What replaces the mean of uploads, as Median or "TrimmedMean(0.2)".',
+        'Reducer beside the mean, as "TrimmedMean(0.2)"; repeatable. By default all.',
+    },
+    "--attack": {
+        'Hostile clients, as "SignFlip(share=0.2)" or "Backdoor(0.1, target=7)".',
+        'Attack, as "SignFlip(share=0.2)"; repeatable. By default all, with 20 %.',
+    },
     "--out": {
         "Where to keep it; by default a new directory below runs/.",
         "Keep what is measured, to go on after an interruption; else nothing is kept.",
         "Directory of all recipes' runs; what they share is run once.",
+        "Where to write it; by default page.html in DIR, of several report.html here.",
+        "Where to write it; by default it is printed.",
+    },
+    "--set": {
+        "Any setting, as work.lr=0.1; repeatable.",
+        "What happens from now on when clients fail, as on_client_error=leave_out; repeatable.",
+    },
+    "--port": {
+        "Port of the SuperLink, nodes take the next; by default free ones.",
+        "Port; by default (0) one that is free.",
     },
     "--over": {
         'What varies: a setting, as work.lr or "method=FedInit(beta={})"; {} stands for the value.',
@@ -112,7 +143,7 @@ def every_command() -> Iterator[tuple[str, Any]]:
 def test_the_file_of_an_experiment_is_an_argument_everywhere():
     for line, command in every_command():
         arguments = [one for one in command.params if one.param_type_name == "argument"]
-        takes = any(one.name == "settings" for one in command.params)
+        takes = any(one.name == "settings" for one in command.params) and line != "deploy up"
         assert [one.name for one in arguments] == ["file"] if takes else line in NO_EXPERIMENT, line
 
 

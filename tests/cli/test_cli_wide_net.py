@@ -138,11 +138,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (root / "empty").mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        for name in ("done", "held", "cut", "hollow"):
+        for name in ("done", "held", "hollow"):
             run("run", "small.toml", "--out", name)
         run("compare", "small.toml", "--method", "fedavg", "--seeds", "1", "--out", "comparison")
         run(*shlex.split("sweep small.toml --over work.lr --values 0.1 --seeds 1 --parallel 1 --out sweep"))
-    (root / "cut" / "experiment.toml").unlink()
     (root / "hollow" / "manifest.json").write_text("{}")
     held = RunDirectory(root / "held")
     yield root

@@ -67,9 +67,26 @@ def test_a_download_is_kept_and_not_repeated(server, tmp_path):
     assert [file.name for file in (tmp_path / "set").iterdir()] == ["data.bin"]
 
 
-def test_md5_serves_where_nothing_else_is_known(server, tmp_path):
-    wanted = Archive("data.bin", archive(server).url, "md5:" + hashlib.md5(CONTENT).hexdigest())
-    assert fetch(wanted, tmp_path).read_bytes() == CONTENT
+def test_downloads_are_made_over_https_with_a_sha256_only(server):
+    with pytest.raises(DataError, match=r"http://example.org/data.bin: downloads are made over https only"):
+        Archive("data.bin", "http://example.org/data.bin", archive(server).digest)
+    with pytest.raises(DataError, match="checksum is 'md5:0': give a SHA-256"):
+        Archive("data.bin", "https://example.org/data.bin", "md5:0")
+
+
+def test_an_official_file_that_is_there_already_is_checked_once(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDKEEL_CACHE", str(tmp_path / "cache"))
+    file = tmp_path / "own" / "set" / "data.bin"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"something else")
+    directories = DataDirectories((tmp_path / "own", tmp_path / "cache"))
+    with pytest.raises(DataError, match=r"data.bin is not the official file: its SHA-256 is .*: delete it"):
+        directories.get(archive(server))
+    file.write_bytes(CONTENT)
+    assert directories.get(archive(server)) == file
+    monkeypatch.setattr(hashlib, "file_digest", lambda *_: pytest.fail("it was read again"))
+    assert directories.get(archive(server)) == file
+    assert server.asked == []
 
 
 def test_a_broken_connection_is_resumed(server, tmp_path):
@@ -117,7 +134,7 @@ def test_a_wrong_checksum_leaves_nothing_behind(server, tmp_path, left_over):
 def test_a_file_that_is_gone_and_a_server_that_is_down(server, tmp_path):
     with pytest.raises(DataError, match="the server says 404"):
         fetch(archive(server, path="/moved.bin"), tmp_path)
-    nobody = Archive("data.bin", "http://127.0.0.1:9/data.bin", "md5:0")
+    nobody = Archive("data.bin", "http://127.0.0.1:9/data.bin", "sha256:0")
     with pytest.raises(DataError, match="broke off after 0 bytes"):
         fetch(nobody, tmp_path)
 

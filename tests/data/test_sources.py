@@ -31,6 +31,7 @@ def needs(file):
 
 @pytest.fixture(autouse=True)
 def places(tmp_path, monkeypatch):
+    monkeypatch.setattr("fedkeel.data.sources.fetch.check_once", lambda *_: None)  # the files are our own
     """An empty FEDKEEL_DATA folder and an empty cache for each test."""
     monkeypatch.setenv("FEDKEEL_DATA", str(tmp_path))
     monkeypatch.setenv("FEDKEEL_CACHE", str(tmp_path / "cache"))
@@ -209,6 +210,22 @@ class Evil:
 
     def __reduce__(self):
         return (open, (str(self.path), "w"))
+
+
+def doubled(times):
+    """A pickle of tuples in tuples, each twice in the next: 2**times of them in a few bytes."""
+    return b"K\x01" + b"".join(b"q" + bytes([n]) + b"h" + bytes([n]) + b"\x86" for n in range(times)) + b"."
+
+
+def test_tuples_in_tuples_are_refused_at_once():
+    with pytest.raises(ValueError, match="nested deeper than those of a CIFAR file"):
+        parse(doubled(45))
+
+
+def test_deeply_nested_json_is_refused(places):
+    (places / "shakespeare.json").write_text("[" * 100_000)
+    with pytest.raises(DataError, match=r"cannot read .*shakespeare.json: its values are nested too deeply"):
+        offline("shakespeare")
 
 
 @pytest.mark.parametrize("protocol", [0, 1, 2, 3, 4, 5])

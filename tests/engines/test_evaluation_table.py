@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import fedkeel as fk
-from fedkeel.engines.pool import processes
+from fedkeel.engines.jobs import engine as job_engine
 
 SAMPLES = 2600  # three batches, the last one short
 CLASSES = 5
@@ -289,7 +289,7 @@ LOSSES: dict[str, tuple[Any, str, Direct]] = {
 
 def evaluated(task: fk.Task, kind: str, engine: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     """Return loss and metrics of a task's model on all samples of a kind."""
-    monkeypatch.setattr(processes, "WORTH_SENDING", 0.0)
+    monkeypatch.setattr(job_engine, "WORTH_SENDING", 0.0)
     x, y = KINDS[kind].x, KINDS[kind].y
     spread = torch.arange(0, SAMPLES, 26)
     clients = [(x[part], y[part]) for part in spread.split(20)]

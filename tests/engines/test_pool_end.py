@@ -51,7 +51,7 @@ import threading
 
 import fedkeel as fk
 import torch
-from fedkeel.engines.pool import processes
+from fedkeel.engines.jobs import engine as job_engine
 from torch import nn
 
 class Endless:
@@ -66,7 +66,7 @@ class Endless:
             threading.Event().wait()
         return output.mean()
 
-processes.WORTH_SENDING = 0.0
+job_engine.WORTH_SENDING = 0.0
 client, test = ((torch.randn(n, 3), torch.arange(n) % 2) for n in (6, 2500))
 task = fk.Task(nn.Linear(3, 2), metrics={"endless": fk.mean_over_samples(Endless())})
 fk.train(

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import fedkeel as fk
-from fedkeel.engines.pool import Processes, pool, processes
+from fedkeel.engines.jobs import engine as job_engine
+from fedkeel.engines.pool import Processes, pool
 from fedkeel.engines.serial import threads
 from fedkeel.oracle import Oracle
 
@@ -25,7 +26,7 @@ SAMPLES, FEATURES = 3500, 31  # a short last batch, and every other batch off th
 @pytest.fixture(autouse=True)
 def everything_is_shared(monkeypatch):
     """Send out the smallest batches, on one thread; lose no time over workers that die."""
-    monkeypatch.setattr(processes, "WORTH_SENDING", 0.0)
+    monkeypatch.setattr(job_engine, "WORTH_SENDING", 0.0)
     monkeypatch.setattr(pool, "BACK_OFF_SECONDS", 0.01)
     with threads(1):
         yield
@@ -181,7 +182,7 @@ def test_a_single_batch_is_evaluated_in_the_main_process():
 
 
 def test_quick_batches_are_evaluated_in_the_main_process(monkeypatch):
-    monkeypatch.setattr(processes, "WORTH_SENDING", 60.0)
+    monkeypatch.setattr(job_engine, "WORTH_SENDING", 60.0)
     federation = fk.Federation.from_arrays(clients(20, FEATURES), draw(SAMPLES, FEATURES))
     assert evaluated_by(federation, federation.test) == os.getpid()
 

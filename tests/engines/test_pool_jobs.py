@@ -12,8 +12,8 @@ from torch import nn
 
 import fedkeel as fk
 from fedkeel.engines.client import run_client
-from fedkeel.engines.contract import RoundRequest
-from fedkeel.engines.pool.jobs import (
+from fedkeel.engines.contract import ClientFailure, RoundRequest
+from fedkeel.engines.jobs.job import (
     ChunkJob,
     ClientJob,
     CohortSums,
@@ -22,7 +22,7 @@ from fedkeel.engines.pool.jobs import (
     round_jobs,
     run_job,
 )
-from fedkeel.engines.pool.queue import JobQueue
+from fedkeel.engines.jobs.queue import JobQueue
 from fedkeel.engines.reduction import Reduction
 from fedkeel.records import ClientMemory, Record, leaves
 from fedkeel.settings import RunSettings
@@ -134,6 +134,37 @@ def test_a_client_that_lost_two_workers_runs_alone_and_is_named_the_third_time()
     assert queue.next() == [suspect]
     with pytest.raises(fk.TooFewClients, match=r"^client 0: 3 worker processes died over it.*\(SIGSEGV\)"):
         queue.lost([suspect], "SIGSEGV")
+
+
+def test_a_run_that_goes_on_gives_up_a_client_whose_workers_keep_dying():
+    queue = JobQueue([lone(0), lone(1)], leaves_out=True)
+    [suspect], [other] = queue.next(), queue.next()
+    assert not queue.lost([suspect], "SIGKILL")
+    assert not queue.lost(queue.next(), "SIGKILL")
+    queue.done(other)
+    [(job, failure)] = queue.lost(queue.next(), "SIGSEGV")
+    assert job is suspect
+    assert failure == ClientFailure(0, "its worker processes died again and again (SIGSEGV)")
+    assert queue.finished
+
+
+def test_a_client_that_hangs_is_done_again_once_and_alone():
+    queue = JobQueue([lone(0), lone(1)], leaves_out=True)
+    [suspect], [other] = queue.next(), queue.next()
+    assert not queue.lost([suspect], "it hung for 60 s", hung=True)
+    assert not queue.next(), "another one runs"
+    queue.done(other)
+    assert queue.lost(queue.next(), "it hung for 60 s", hung=True)
+
+
+def test_an_overdue_client_is_given_up_at_once():
+    queue = JobQueue([lone(0), lone(1)], leaves_out=True)
+    [late] = queue.next()
+    [(job, failure)] = queue.lost([late], "took too long", hung=True, overdue=True)
+    assert (job, failure) == (late, ClientFailure(0, "took too long"))
+    queue = JobQueue([lone(0)])
+    with pytest.raises(fk.TooFewClients, match=r"^client 0: took too long"):
+        queue.lost(queue.next(), "took too long", hung=True, overdue=True)
 
 
 def test_small_jobs_go_out_together_until_they_lose_a_worker():

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
+from engine_runs import METHODS, WORK, Mortal, assert_equal, clients, jitter, net
 from problems import session_of, settings_of
 from selecting import one_in
 from torch import Tensor, nn
@@ -23,36 +24,7 @@ import fedkeel as fk
 from fedkeel.engines.pool import Processes, pool, processes
 from fedkeel.engines.serial import threads
 from fedkeel.oracle import Oracle
-from fedkeel.records import leaves
 from fedkeel.running.session import Session
-
-WORK = fk.Work(epochs=1, batch_size=4, lr=0.05)
-METHODS = [
-    *fk.METHODS,
-    lambda: fk.relaxed(fk.SCAFFOLD(), beta=0.1),
-    lambda: fk.sharp(fk.FedDyn(), rho=0.05),
-    lambda: fk.stages((fk.FedDyn(), 1), fk.FedAvg()),
-]
-
-
-def jitter(x: Tensor, generator: torch.Generator) -> Tensor:
-    return x + 0.01 * torch.randn(x.shape, generator=generator)
-
-
-class Mortal:
-    """Kills or stops the worker that varies a client's samples while a marker is left; changes nothing."""
-
-    def __init__(self, directory: Path, deaths: int, number: int = signal.SIGKILL) -> None:
-        self.directory, self.number = directory, number
-        for death in range(deaths):
-            (directory / f"death-{death}").touch()
-
-    def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        for marker in self.directory.glob("death-*"):
-            marker.unlink(missing_ok=True)
-            os.kill(os.getpid(), self.number)
-            break
-        return x
 
 
 class Endless:
@@ -72,6 +44,28 @@ class Endless:
 
 def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Deadly:
+    """Kills every worker that reads samples of the first of some clients."""
+
+    def __init__(self) -> None:
+        self.rows = clients()[0][0]
+
+    def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        if bool((x[:, None] == self.rows).all(-1).any()):
+            self.act()
+        return x
+
+    def act(self) -> None:
+        die()
+
+
+class Waiting(Deadly):
+    """Lets every worker wait for ever that reads samples of the first of some clients."""
+
+    def act(self) -> None:
+        threading.Event().wait()
 
 
 class Stillborn:
@@ -118,20 +112,6 @@ def refuse_large(output: Tensor, target: Tensor) -> Tensor:
     return cross_entropy(output, target)
 
 
-def clients(count: int = 24, classes: int = 3) -> list[tuple[Tensor, Tensor]]:
-    generator = torch.Generator().manual_seed(1)
-    sizes = [4 + 2 * (i % 5) for i in range(count)]
-    return [
-        (torch.randn(n, 6, generator=generator), torch.randint(classes, (n,), generator=generator))
-        for n in sizes
-    ]
-
-
-def net() -> nn.Module:
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Tanh(), nn.Dropout(0.1), nn.Linear(5, 3))
-
-
 @pytest.fixture(autouse=True, scope="module")
 def one_thread():
     with threads(1):  # threads that wait for each other on a busy machine take most of the time
@@ -174,20 +154,6 @@ def play(
     with closing(session_of(task, federation, algorithm, engine=engine, **settings)) as session:
         list(session.rounds())
     return session
-
-
-def assert_equal(one: Session, other: Session) -> None:
-    """All that two sessions hold is the same to the bit."""
-    for a, b in (
-        (one.state.server, other.state.server),
-        *((one.store[i], other.store[i]) for i in one.store),
-    ):
-        for (name, left), (_, right) in zip(leaves(a), leaves(b), strict=True):
-            assert torch.equal(left, right), name
-    assert torch.equal(one.state.buffers, other.state.buffers)
-    assert set(one.store) == set(other.store)
-    timeless = [[{k: v for k, v in row.items() if k != "seconds"} for row in s.history] for s in (one, other)]
-    assert timeless[0] == timeless[1]
 
 
 @pytest.mark.parametrize("method", one_in(4, METHODS), ids=lambda method: repr(method()))
@@ -281,11 +247,31 @@ def test_a_job_that_takes_far_longer_than_others_is_done_again(tmp_path, quickly
 
 
 @pytest.mark.slow
+def test_a_client_that_never_comes_to_an_end_is_overdue(monkeypatch):
+    monkeypatch.setattr(pool, "OVERTIME_SECONDS", 0.5)
+    options = {"on_client_error": "leave_out", "client_seconds": 1.0, "rounds": 1}
+    session = play("processes", fk.FedAvg(), augment=Waiting(), cohort=24, **options)
+    told = {"client": 0, "reason": "took longer than client_seconds = 1"}
+    assert session.history[0]["left_out"] == [told]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_client_that_keeps_killing_its_workers_is_named(tmp_path, quickly, number):
-    told = {signal.SIGKILL: "SIGKILL", signal.SIGSTOP: "it hung for"}[number]
-    with pytest.raises(fk.TooFewClients, match=rf"round 0, client \d+: 3 worker processes died .*{told}"):
+    times, told = {signal.SIGKILL: (3, "SIGKILL"), signal.SIGSTOP: (2, "it hung for")}[number]
+    with pytest.raises(
+        fk.TooFewClients, match=rf"round 0, client \d+: {times} worker processes died .*{told}"
+    ):
         play("processes", fk.FedAvg(), augment=Mortal(tmp_path, deaths=99, number=number), cohort=1)
+
+
+@pytest.mark.slow
+def test_a_run_may_go_on_without_a_client_that_keeps_killing_its_workers(quickly):
+    session = play(
+        "processes", fk.FedAvg(), augment=Deadly(), rounds=1, cohort=24, on_client_error="leave_out"
+    )
+    reason = "its worker processes died again and again (SIGKILL)"
+    assert session.history[0]["left_out"] == [{"client": 0, "reason": reason}]
 
 
 @pytest.mark.slow
@@ -313,12 +299,13 @@ def test_divergence_is_the_one_that_serial_meets_first():
     assert found[0] == found[1]
 
 
-def test_a_users_exception_keeps_its_type_and_shows_where_it_was_raised():
+def test_a_users_exception_is_the_cause_and_shows_where_it_was_raised():
     federation = fk.Federation.from_arrays([(torch.ones(4, 6), torch.tensor([0, 0, 1, 2]))])
     options = {"rounds": 1, "cohort": 1, "work": fk.Work(steps=1), "engine": "processes", "workers": 1}
-    with pytest.raises(LookupError, match="no class 2 here") as caught:
+    with pytest.raises(fk.ClientFailed, match="round 0, client 0: LookupError: no class 2 here") as caught:
         fk.train(fk.Task(net(), loss=Patient()), federation, fk.FedAvg(), **options)
-    assert "In a worker process" in "".join(caught.value.__notes__)
+    assert isinstance(caught.value.__cause__, LookupError)
+    assert "In a worker process" in "".join(caught.value.__cause__.__notes__)
 
 
 class Patient:
@@ -335,9 +322,10 @@ def test_what_a_worker_cannot_read_is_told_as_it_is():
 
 
 def test_an_exception_with_a_constructor_of_its_own_comes_back():
-    with pytest.raises(Peculiar, match="of its own") as caught:
+    with pytest.raises(fk.ClientFailed, match=r"round 0, client \d+: Peculiar: of its own") as caught:
         play("processes", fk.FedAvg(), augment=raise_peculiar)
-    assert caught.value.tensor.tolist() == [0.0, 1.0]
+    assert isinstance(caught.value.__cause__, Peculiar)
+    assert caught.value.__cause__.tensor.tolist() == [0.0, 1.0]
 
 
 def test_what_a_function_defines_goes_by_value_and_comes_back_as_it_left():

@@ -9,6 +9,7 @@ import pytest
 from pages import block, document_in, texts
 
 from fedkeel.errors import ConfigError
+from fedkeel.experiments.placement import ONE_BY_ONE, Placement
 from fedkeel.experiments.recipes.claims import CellKey
 from fedkeel.experiments.recipes.studies import CountedCosts, FeatureCounts, StabilityCurves
 from fedkeel.experiments.reproduce import carrying_out, jobs
@@ -86,25 +87,31 @@ def test_the_device_is_execution_too(tmp_path):
 
 def test_a_recipe_runs_once_and_is_read_ever_after(tmp_path, monkeypatch):
     ended = []
-    first = carry_out_plan(cpu(tmp_path), workers=1, ended=lambda job, result, before: ended.append(before))
+    first = carry_out_plan(
+        cpu(tmp_path), placement=ONE_BY_ONE, ended=lambda job, result, before: ended.append(before)
+    )
     assert ended == [False] * 4
     monkeypatch.setattr(carrying_out, "carry_out", lambda *_: pytest.fail("a finished run is run again"))
-    again = carry_out_plan(cpu(tmp_path), workers=1, ended=lambda job, result, before: ended.append(before))
+    again = carry_out_plan(
+        cpu(tmp_path), placement=ONE_BY_ONE, ended=lambda job, result, before: ended.append(before)
+    )
     assert ended[4:] == [True] * 4
     assert first.cells == again.cells == read_outcome(cpu(tmp_path)).cells
 
 
 def test_more_seeds_repeat_nothing(tmp_path):
-    carry_out_plan(cpu(tmp_path, seeds=1), workers=1)
+    carry_out_plan(cpu(tmp_path, seeds=1), placement=ONE_BY_ONE)
     kept = []
     carry_out_plan(
-        cpu(tmp_path, seeds=2), workers=1, ended=lambda job, _, before: kept.append((job.key.seed, before))
+        cpu(tmp_path, seeds=2),
+        placement=ONE_BY_ONE,
+        ended=lambda *told: kept.append((told[0].key.seed, told[2])),
     )
     assert sorted(kept) == [(0, True), (0, True), (1, False), (1, False)]
 
 
 def test_numbers_stand_beside_the_paper_s(tmp_path):
-    outcome = carry_out_plan(cpu(tmp_path), workers=1)
+    outcome = carry_out_plan(cpu(tmp_path), placement=ONE_BY_ONE)
     cell = outcome.cells[CellKey("FedAvg", "IID top")]
     assert cell.printed.value == 90.0
     assert 0 < cell.mean <= 100
@@ -119,12 +126,12 @@ def test_numbers_stand_beside_the_paper_s(tmp_path):
 
 def test_a_target_out_of_reach_shows_the_rounds_there_were(tmp_path):
     made = plan(SMALL, "paper", tmp_path, only=["iid"], methods=["fedavg"], seeds=2)
-    outcome = carry_out_plan(made, workers=1)
+    outcome = carry_out_plan(made, placement=ONE_BY_ONE)
     assert shown_cell(outcome.cells[CellKey("FedAvg", "IID 99.9 %")]) == "3+"
 
 
 def test_claims_are_judged_and_those_that_were_not_run_say_so(tmp_path):
-    outcome = carry_out_plan(cpu(tmp_path), workers=1)
+    outcome = carry_out_plan(cpu(tmp_path), placement=ONE_BY_ONE)
     found = {one.claim.text: one for one in outcome.claims}
     assert found["FedDyn loses less on skewed clients"].finding == "not run"
     assert found["FedDyn needs fewer rounds"].in_paper == "holds"
@@ -138,7 +145,7 @@ def test_a_diverged_run_is_a_result_that_is_kept(tmp_path, monkeypatch):
     }
     wild = replace(SMALL, setups={name: replace(setup, lines=lines) for name, setup in SMALL.setups.items()})
     made = plan(wild, "cpu", tmp_path)
-    outcome = carry_out_plan(made, workers=1)
+    outcome = carry_out_plan(made, placement=ONE_BY_ONE)
     assert {key.row for key in outcome.diverged} == {"FedDyn(ours)"}
     assert shown_cell(outcome.cells[CellKey("FedDyn(ours)", "IID top")]) == "diverged (2 of 2)"
     monkeypatch.setattr(jobs, "_planned", lambda job: pytest.fail("a diverged run is run again"))
@@ -147,7 +154,7 @@ def test_a_diverged_run_is_a_result_that_is_kept(tmp_path, monkeypatch):
 
 
 def test_the_page_and_the_numbers_are_written(tmp_path):
-    outcome = carry_out_plan(cpu(tmp_path), workers=1)
+    outcome = carry_out_plan(cpu(tmp_path), placement=ONE_BY_ONE)
     write_page(outcome, "fedkeel reproduce small/table1")
     page = document_in(tmp_path / "small-table1-cpu" / "page.html")
     told = " ".join(texts(page))
@@ -163,8 +170,8 @@ def test_the_page_and_the_numbers_are_written(tmp_path):
 
 @pytest.mark.slow
 def test_runs_side_by_side_give_the_same_numbers(tmp_path):
-    alone = carry_out_plan(cpu(tmp_path / "alone"), workers=1)
-    together = carry_out_plan(cpu(tmp_path / "together"), workers=2)
+    alone = carry_out_plan(cpu(tmp_path / "alone"), placement=ONE_BY_ONE)
+    together = carry_out_plan(cpu(tmp_path / "together"), placement=Placement(2))
     tops = [{key: cell.scores for key, cell in one.cells.items()} for one in (alone, together)]
     assert tops[0] == tops[1]
 
@@ -198,7 +205,7 @@ def test_a_study_takes_the_place_of_training(tmp_path, name):
     columns = (replace(SMALL.columns[0], measure=measure),)
     tables = (replace(SMALL.tables[0], columns=columns, numbers=""),)
     made = replace(SMALL, setups=setups, tables=tables, claims=(), panels=())
-    outcome = carry_out_plan(plan(made, "cpu", tmp_path, seeds=1, methods=["fedavg"]), workers=1)
+    outcome = carry_out_plan(plan(made, "cpu", tmp_path, seeds=1, methods=["fedavg"]), placement=ONE_BY_ONE)
     cell = outcome.cells[CellKey("FedAvg", "IID top")]
     assert cell.mean is not None
     assert cell.mean >= 0

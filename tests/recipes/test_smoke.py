@@ -7,6 +7,7 @@ import os
 import pytest
 from pages import document_in
 
+from fedkeel.experiments.placement import ONE_BY_ONE
 from fedkeel.experiments.recipes import all_recipes
 from fedkeel.experiments.reproduce.carrying_out import carry_out_plan
 from fedkeel.experiments.reproduce.outcome import shown_tables
@@ -28,7 +29,7 @@ def out(tmp_path_factory):
 @pytest.mark.parametrize("name", list(all_recipes()) if ALL else SOME)
 def test_the_smoke_scale_works(name, out):
     recipe = all_recipes()[name]
-    outcome = carry_out_plan(plan(recipe, "smoke", out), workers=1)
+    outcome = carry_out_plan(plan(recipe, "smoke", out), placement=ONE_BY_ONE)
     assert set(outcome.plan.setups) == set(recipe.setups)
     assert len(outcome.results) == len(outcome.plan.jobs)
     unread = [

@@ -6,6 +6,7 @@ import json
 import sys
 from io import BytesIO
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -30,6 +31,15 @@ def test_counts_are_the_clients_samples_by_class() -> None:
     facts = dict(picture.facts)
     assert facts["samples"] == "9"
     assert facts["classes per client"] == "2 to 2, median 2"
+
+
+def test_names_of_classes_cannot_write_into_a_picture() -> None:
+    """A name that holds tags and quotes is text in it; tests/report/test_report_page.py has the page."""
+    name = """<script>alert("x")</script>'"&"""
+    drawn = as_svg(count_split(federation())._replace(names=(name, "b", "c")))
+    texts = [element.text for element in ElementTree.fromstring(drawn).iter()]
+    assert any(name in (text or "") for text in texts)
+    assert "<script" not in drawn
 
 
 def test_drawings() -> None:

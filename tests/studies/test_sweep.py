@@ -14,6 +14,7 @@ import fedkeel as fk
 from fedkeel.cli.app import app
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.pages import sweep_document
+from fedkeel.experiments.placement import Placement
 from fedkeel.experiments.sweep import Sweep, play, report
 from fedkeel.experiments.tune import (
     ChoiceRange,
@@ -72,12 +73,12 @@ def test_a_sweep_goes_on_where_it_stopped_and_in_parallel(
     first = Sweep.of("work.epochs", ["1"], 1, BASE)
     (once,) = play(first, tmp_path / "s")
     more = Sweep.of("work.epochs", ["1", "2"], 1, BASE)
-    one, two = play(more, tmp_path / "s", workers=2)
+    one, two = play(more, tmp_path / "s", placement=Placement(2))
     assert timeless(one.rows) == timeless(once.rows)
     alone = BASE.with_settings(["work.epochs=2", "seed=0"]).train()
     assert timeless(two.rows) == timeless(alone.history)
     monkeypatch.setattr(Experiment, "train", None)
-    assert len(play(more, tmp_path / "s", workers=2)) == 2
+    assert len(play(more, tmp_path / "s", placement=Placement(2))) == 2
     for other, message in (
         (Sweep.of("work.batch_size", ["50"], 1, BASE), "its over is 'work.epochs', not 'work.batch_size'"),
         (

@@ -12,7 +12,7 @@ import typer
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
 from fedkeel.cli.wide_table import print_table
-from fedkeel.errors import Diverged, Stopped, StorageError
+from fedkeel.errors import Diverged, Stopped, StorageError, TooFewClients
 from fedkeel.experiments import COMPARISON_FILE
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.progress import RunProgress, console
@@ -20,6 +20,7 @@ from fedkeel.report.table_columns import COLUMNS, parse_columns
 
 if TYPE_CHECKING:
     from fedkeel.experiments.comparison import Comparison
+    from fedkeel.experiments.placement import Placement
     from fedkeel.report import Trial
 
 _COMPARE_EXAMPLES = """[bold]Examples[/]
@@ -31,6 +32,8 @@ fedkeel compare --method fedavg --method "relaxed(scaffold, beta=0.1)" --rounds 
 fedkeel compare --method fedavg --method fedcm --columns top,smoothed:50,rounds_to_target --target 0.8
 
 fedkeel compare experiment.toml --method fedavg --method fedcm --json > table.json
+
+fedkeel compare --method fedavg --method scaffold --on ray --address head:6379 --out /shared/compare
 
 Run the same line again to go on after an interruption, or with more methods or seeds: finished runs below
 --out are not repeated."""
@@ -65,6 +68,7 @@ def compare(
     seeds: opt.Seeds = 3,
     measure: opt.MeasureRule = "final",
     columns: opt.TableColumns = None,
+    on: opt.On = None,
     out: opt.Out = None,
     as_json: opt.Json = False,
 ) -> None:
@@ -74,10 +78,12 @@ def compare(
     all methods. Without --target, the highest accuracy that every run reached serves.
     """
     from fedkeel.experiments.comparison import Comparison  # noqa: PLC0415  heavy
+    from fedkeel.experiments.placement import Placement  # noqa: PLC0415
 
     asked = COLUMNS if columns is None else columns
+    placement, experiment = Placement.of(1, on, experiment)
     comparison = Comparison.of(method, seeds, experiment, measure, asked)
-    _run_comparison(comparison, out or paths.fresh("compare"), as_json=as_json)
+    _run_comparison(comparison, out or paths.fresh("compare"), placement, as_json=as_json)
 
 
 def go_on(directory: Path, rounds: int | None, columns: str | None, *, as_json: bool) -> None:
@@ -95,13 +101,19 @@ def go_on(directory: Path, rounds: int | None, columns: str | None, *, as_json: 
     _run_comparison(comparison, directory, as_json=as_json)
 
 
-def _run_comparison(comparison: Comparison, out: Path, *, as_json: bool) -> None:
+def _run_comparison(
+    comparison: Comparison, out: Path, placement: Placement | None = None, *, as_json: bool
+) -> None:
     _check_free(out)
     try:
-        trials = _train_all(comparison, out, quiet=as_json)
-    except Stopped as stop:
-        command = f"fedkeel resume {shlex.quote(str(out))}"
-        raise Stopped(f"\n{stop}\nresume with: {command}") from None
+        if placement is None or placement.one_by_one:
+            trials = _train_all(comparison, out, quiet=as_json)
+        else:
+            trials = _train_elsewhere(comparison, out, placement, quiet=as_json)
+    except (Stopped, TooFewClients) as problem:
+        before = "\n" if isinstance(problem, Stopped) else ""
+        problem.args = (f"{before}{problem}\nresume with: fedkeel resume {shlex.quote(str(out))}",)
+        raise
     comparison.save(out)
     found = report(comparison, trials, out)
     _write_page(comparison, trials, Path(found["page"]))
@@ -163,6 +175,38 @@ def _train_all(comparison: Comparison, out: Path, *, quiet: bool) -> list[Trial]
             progress.end(index, state, final(trial), rounds=len(trial.rows))
             trials.append(trial)
     return sorted(trials, key=lambda trial: comparison.methods.index(trial.method))
+
+
+def _train_elsewhere(comparison: Comparison, out: Path, placement: Placement, *, quiet: bool) -> list[Trial]:
+    """Make the runs that are not finished yet side by side, and follow them by what they write."""
+    from fedkeel.experiments.comparison import run_planned  # noqa: PLC0415
+    from fedkeel.report.tables import final, why_diverged  # noqa: PLC0415
+    from fedkeel.running.run_directory import read_rows  # noqa: PLC0415
+
+    jobs = comparison.jobs(out)
+    trials: dict[int, Trial] = {}
+
+    def take(index: int, trial: Trial, *, kept: bool = False) -> None:
+        trials[index] = trial
+        state = "diverged" if why_diverged(trial) else "kept from before" if kept else "done"
+        progress.end(index, state, final(trial), rounds=len(trial.rows))
+
+    def follow() -> None:
+        if not (out / COMPARISON_FILE).exists():  # a mistake in the settings leaves nothing behind
+            comparison.save(out)
+        for index, job in enumerate(jobs):
+            if index not in trials and (rows := read_rows(job.directory)):
+                progress.follow(index, rows[-1])
+
+    names = [f"{job.method}, seed {job.seed}" for job in jobs]
+    with RunProgress(names, comparison.base.rounds, stderr=quiet) as progress:
+        for index, job in enumerate(jobs):
+            if job.finished() is not None:
+                take(index, job.run(), kept=True)
+        left = {index: job.sendable for index, job in enumerate(jobs) if index not in trials}
+        placement.run(run_planned, left, out, take, follow)
+    made = [trials[index] for index in range(len(jobs))]
+    return sorted(made, key=lambda trial: comparison.methods.index(trial.method))
 
 
 def report(comparison: Comparison, trials: list[Trial], out: Path) -> dict[str, Any]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fedkeel.experiments.experiment import Experiment
 
 _DATA, _WORK, _RUN, _EXECUTION, _PILOT = "Data and model", "Local work", "The run", "Execution", "The pilot"
+_FAULTS = "When clients fail"
 
 _METHODS = typer.Option(
     "--method", metavar="METHOD", help='Method, as scaffold or "relaxed(fedcm, beta=0.1)"; repeatable.'
@@ -71,6 +72,17 @@ TableColumns = Annotated[
     ),
 ]
 Samples = Annotated[int, typer.Option(min=2, help="Samples on which models are compared.")]
+On = Annotated[
+    Literal["ray"] | None,
+    typer.Option(
+        "--on",
+        help="Spread the runs over a Ray cluster, at --address or started here; --out must be on a file "
+        "system that its nodes share.",
+    ),
+]
+Parallel = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Runs at a time; by default one per core.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 
 PilotRounds = Annotated[int, typer.Option(min=1, help="Rounds of the pilot.", rich_help_panel=_PILOT)]
@@ -98,9 +110,14 @@ _NAMES = {
     "model.seed": "model-seed",
     "probes": "probe",
 }
-_FORMS = {"cohort": "N|FRACTION", "data.clients": "N|all", "work.batch_size": "N|all"}
-_PANELS = {"method": None, "data": _DATA, "model": _DATA, "work": _WORK}
-_ORDER = (None, _DATA, _WORK, _RUN, _EXECUTION)
+_FORMS = {
+    "cohort": "N|FRACTION",
+    "min_clients": "N|FRACTION",
+    "data.clients": "N|all",
+    "work.batch_size": "N|all",
+}
+_PANELS = {"method": None, "data": _DATA, "model": _DATA, "work": _WORK, "faults": _FAULTS}
+_ORDER = (None, _DATA, _WORK, _RUN, _FAULTS, _EXECUTION)
 _WORK_HELP = {
     "epochs": "Local epochs per round.",
     "steps": "Local steps per round, instead of epochs.",
@@ -225,10 +242,13 @@ def experiment_options() -> tuple[ExperimentOption, ...]:
 def _fields() -> Iterator[tuple[str, Any, str | None]]:
     """Yield the key, the pydantic field and the help's panel of every value in an experiment."""
     from fedkeel.experiments.experiment import Experiment  # noqa: PLC0415
-    from fedkeel.options import Execution  # noqa: PLC0415
+    from fedkeel.options import Execution, FaultOptions  # noqa: PLC0415
 
+    panels = dict.fromkeys(Execution.model_fields, _EXECUTION) | dict.fromkeys(
+        FaultOptions.model_fields, _FAULTS
+    )
     for name, field in Experiment.model_fields.items():
-        panel = _PANELS.get(name, _EXECUTION if name in Execution.model_fields else _RUN)
+        panel = _PANELS.get(name, panels.get(name, _RUN))
         parts = getattr(field.annotation, "__pydantic_fields__", None)
         if parts is None:
             yield name, field, panel

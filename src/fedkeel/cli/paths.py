@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
-import tomllib
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
 from fedkeel.errors import ConfigError, StorageError
 from fedkeel.experiments import COMPARISON_FILE
+from fedkeel.jsonfiles import NotJson
 from fedkeel.studies import STUDY_FILE
+from fedkeel.studies.description import read_description
+from fedkeel.tomlfile import read_sealed
 
 ROOT = Path("runs")
 
@@ -50,15 +51,15 @@ def kind_of_group(directory: Path) -> str | None:
 def kind_of_study(directory: Path) -> str | None:
     """Return which study a directory holds, None where it holds none or one that cannot be read."""
     try:
-        return str(json.loads((directory / STUDY_FILE).read_text())["study"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return str(read_description(directory)["study"]) if (directory / STUDY_FILE).exists() else None
+    except StorageError:
         return None
 
 
 def planned_runs(directory: Path) -> int | None:
     """Return how many runs a comparison has when it is done; None for all else, which may grow."""
     try:
-        table = tomllib.loads((directory / COMPARISON_FILE).read_text())
+        table = read_sealed(directory / COMPARISON_FILE)
         return len(table["methods"]) * len(table["seeds"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -89,5 +90,4 @@ def why_unreadable(problem: Exception) -> str:
     """Say why a file of JSON cannot be used: the system's reason, or that it holds something else."""
     if isinstance(problem, OSError):
         return f"cannot be read ({problem.strerror})"
-    is_json = not isinstance(problem, json.JSONDecodeError | UnicodeDecodeError)
-    return "holds other JSON" if is_json else "is not JSON"
+    return "is not JSON" if isinstance(problem, NotJson) else "holds other JSON"

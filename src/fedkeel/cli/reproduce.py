@@ -19,6 +19,7 @@ from fedkeel.cli import options as opt
 from fedkeel.cli.resuming import resumable, say_what_is_there
 from fedkeel.errors import ConfigError, Diverged
 from fedkeel.experiments.recipes import find_recipe
+from fedkeel.options import Execution
 from fedkeel.progress import as_lines, console, shown_time
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ fedkeel reproduce fedsagd/table2 --scale cpu --only emnist --methods fedavg,feds
 fedkeel reproduce fedinit/figure1b --scale smoke
 
 fedkeel reproduce rethinking/table1 --scale paper --dry-run
+
+fedkeel reproduce fedinit/table1 --scale paper --on ray --address head:6379 --out /shared/reproduce
 
 Run the same line again to go on: finished runs are not repeated, and recipes that need the same runs share
 them."""
@@ -64,6 +67,11 @@ def reproduce(
     parallel: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Runs at a time; by default one per core.")
     ] = None,
+    on: opt.On = None,
+    address: Annotated[
+        str | None,
+        typer.Option(help=Execution.model_fields["address"].description),
+    ] = None,
     device: Annotated[str | None, typer.Option(help="Where the model and its vectors live.")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be run and how long, and run nothing.")
@@ -74,12 +82,15 @@ def reproduce(
     as_json: opt.Json = False,
 ) -> None:
     """Run a table or figure of a paper: its numbers beside ours, each claim judged, and a page."""
+    from fedkeel.experiments.placement import Placement  # noqa: PLC0415  heavy
     from fedkeel.experiments.reproduce.carrying_out import carry_out_plan  # noqa: PLC0415  heavy
     from fedkeel.experiments.reproduce.jobs import finished, shown_result  # noqa: PLC0415
     from fedkeel.experiments.reproduce.outcome import outcome_text  # noqa: PLC0415
     from fedkeel.experiments.reproduce.page import write_page  # noqa: PLC0415
     from fedkeel.experiments.reproduce.plan import plan  # noqa: PLC0415
 
+    if address is not None and on is None:
+        raise ConfigError(f"--address {address}: it is that of --on ray: give both, or none")
     made = plan(
         find_recipe(name),
         scale,
@@ -101,7 +112,8 @@ def reproduce(
             if not before:
                 told(f"{job.key}: {shown_result(result)}")
 
-        outcome = carry_out_plan(made, workers=workers, ended=ended, progress=progress)
+        placement = Placement(workers, on, address)
+        outcome = carry_out_plan(made, placement=placement, ended=ended, progress=progress)
     write_page(outcome, _command(made, only, methods, seeds))
     if as_json:
         print(json.dumps(outcome.as_dict(), ensure_ascii=False, indent=2))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from fedkeel.errors import ConfigError, DataError, Stopped
+from fedkeel.errors import ConfigError, DataError, Stopped, TooFewClients
 from fedkeel.progress import console
 from fedkeel.studies import STUDY_FILE
 
@@ -27,6 +27,9 @@ def resumable(out: Path, new: list[Path] | None = None) -> Iterator[None]:
         yield
     except (KeyboardInterrupt, Stopped) as stop:
         raise Stopped(f"\n{str(stop) or 'stopped'}\ngo on with: {_line(out)}") from None
+    except TooFewClients as problem:
+        problem.args = (f"{problem}\ngo on with: {_line(out)}",)
+        raise
     except (ConfigError, DataError):
         _remove(new or [])
         raise

@@ -11,7 +11,8 @@ import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
-from fedkeel.errors import ConfigError, Stopped, StorageError
+from fedkeel.columns import shown_events
+from fedkeel.errors import ClientFailed, ConfigError, Diverged, FedkeelError, Stopped, StorageError
 from fedkeel.experiments import COMPARISON_FILE
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.progress import RunProgress, console, shown_time
@@ -34,7 +35,9 @@ _RESUME_EXAMPLES = """[bold]Examples[/]
 
 fedkeel resume runs/20260101-120000-scaffold
 
-fedkeel resume runs/mine --rounds 200   (goes on with a finished run)"""
+fedkeel resume runs/mine --rounds 200   (goes on with a finished run)
+
+fedkeel resume runs/mine --set on_client_error=leave_out   (without clients that fail from now on)"""
 
 
 def register(app: typer.Typer) -> None:
@@ -62,12 +65,22 @@ def resume(
     directory: opt.Directory,
     rounds: Annotated[int | None, typer.Option(min=1, help="Go on to this many rounds in all.")] = None,
     columns: opt.TableColumns = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="What happens from now on when clients fail, as on_client_error=leave_out; repeatable.",
+        ),
+    ] = None,
     as_json: opt.Json = False,
 ) -> None:
     """Go on with a run or a comparison that was stopped; the result is as if it never had been."""
     if (directory / COMPARISON_FILE).exists():
         from fedkeel.cli.compare import go_on  # noqa: PLC0415
 
+        if changes:
+            raise ConfigError(f"--set {changes[0]}: {directory} is a comparison; --set is for single runs")
         go_on(directory, rounds, columns, as_json=as_json)
         return
     paths.refuse_columns(directory, columns)
@@ -76,18 +89,24 @@ def resume(
         raise StorageError(f"{directory}: {paths.about_study(directory, kind)}")
     from fedkeel.running.run_directory import read_manifest, read_rows  # noqa: PLC0415
 
-    manifest = read_manifest(directory)
-    if not (directory / "experiment.toml").exists():
-        raise StorageError(
-            f"{directory}: experiment.toml is missing: restore it, or start anew in another directory"
-        )
-    experiment = Experiment.load(directory)
-    if "rounds" not in manifest:
-        raise StorageError(
-            f"{directory}: manifest.json lacks 'rounds': restore it, or start anew in another directory"
-        )
+    manifest, experiment = read_manifest(directory), Experiment.load(directory)
     rounds = rounds or max(experiment.rounds, manifest["rounds"], len(read_rows(directory)))
-    _train(experiment.with_settings([f"rounds={rounds}"]), directory, resuming=True, as_json=as_json)
+    experiment = experiment.with_settings([f"rounds={rounds}", *_of_faults(changes or [])])
+    _train(experiment, directory, resuming=True, as_json=as_json)
+
+
+def _of_faults(settings: list[str]) -> list[str]:
+    """Refuse settings that would make a run that goes on another one."""
+    from fedkeel.options import FaultOptions  # noqa: PLC0415
+
+    for setting in settings:
+        key = setting.partition("=")[0].strip()
+        if key not in FaultOptions.model_fields:
+            known = ", ".join(FaultOptions.model_fields)
+            raise ConfigError(
+                f"--set {setting}: a run that goes on keeps its {key}; what may change: {known}"
+            )
+    return settings
 
 
 def _train(experiment: Experiment, directory: Path, *, resuming: bool, as_json: bool) -> None:
@@ -100,18 +119,42 @@ def _train(experiment: Experiment, directory: Path, *, resuming: bool, as_json: 
         progress.begin(0, before)
         try:
             result = experiment.train(directory, resume=resuming, callback=progress.row)
-        except Stopped as stop:
+        except ConfigError as problem:
+            raise _without_python(problem) from None
+        except StorageError:
+            raise
+        except Exception as problem:
             command = f"fedkeel resume {shlex.quote(str(directory))}"
             if resuming:
                 command += f" --rounds {experiment.rounds}"
-            raise Stopped(f"\n{stop}\nresume with: {command}") from None
-        except ConfigError as problem:
-            raise _without_python(problem) from None
+            told = _with_way_on(problem, command)
+            if told is problem:
+                raise
+            raise told from problem
     summary = summarise(experiment, result, directory)
     if as_json:
         print(json.dumps(summary, ensure_ascii=False, indent=2))
     else:
         _print(name, summary)
+
+
+def _with_way_on(problem: Exception, command: str) -> Exception:
+    """Say of what ended a run how to go on with it; what is no error of fedkeel's is told in a line too."""
+    if getattr(problem, "result", None) is None:  # it ended before its first round
+        return problem
+    if isinstance(problem, FedkeelError):
+        told = str(problem)
+    else:
+        notes = (note for note in getattr(problem, "__notes__", ()) if note.startswith("fedkeel: "))
+        told = f"{type(problem).__name__}: {problem} ({'; '.join(notes)}; --debug shows where)"
+        problem = FedkeelError(told)
+    if isinstance(problem, ClientFailed):
+        command += " --set on_client_error=leave_out"
+    if isinstance(problem, Diverged):
+        command += " --set on_divergence=rollback"
+    before = "\n" if isinstance(problem, Stopped) else ""
+    problem.args = (f"{before}{told}\nresume with: {command}",)
+    return problem
 
 
 def _without_python(problem: ConfigError) -> ConfigError:
@@ -142,6 +185,7 @@ def summarise(experiment: Experiment, result: Result, directory: Path) -> dict[s
         "bytes_down": sum(row["bytes_down"] for row in rows),
         "bytes_up": sum(row["bytes_up"] for row in rows),
         "seconds": sum(row["seconds"] for row in rows),
+        "events": shown_events(rows),
         "last_row": last,
     }
 
@@ -168,6 +212,7 @@ def _print(name: str, found: dict[str, Any]) -> None:
             else f"not reached in {found['rounds']} rounds"
         )
         lines.append(f"  target {shown} {what}")
+    lines += [f"  {name}: {told}" for name, told in found["events"].items()]
     quoted = shlex.quote(found["directory"])
     lines += [f"  kept in {found['directory']}", f"  look at it: fedkeel show {quoted}"]
     console().print("\n".join(lines), markup=False, soft_wrap=True)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import statistics
-import tomllib
+from collections.abc import Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from fedkeel import tomlfile
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
 from fedkeel.errors import StorageError
 from fedkeel.progress import console, plain_table
+from fedkeel.running.run_directory import read_manifest, read_rows
 
 _EXAMPLES = """[bold]Examples[/]
 
@@ -24,7 +26,6 @@ fedkeel runs --all
 
 fedkeel runs /data/experiments --json"""
 _HEADINGS = ("run", "method", "data", "seed", "rounds", "accuracy", "state")
-_READ_ERRORS = (StorageError, AttributeError, KeyError, TypeError, ValueError, IndexError)
 
 
 def register(app: typer.Typer) -> None:
@@ -90,47 +91,49 @@ def _entry(group: Path, members: list[Path]) -> dict[str, Any]:
 
 def run_line(path: Path) -> dict[str, Any]:
     """Return what the list says of a run; a run that cannot be read is listed too."""
-    from fedkeel.report.tables import curve  # noqa: PLC0415
-    from fedkeel.running.run_directory import read_manifest, read_rows  # noqa: PLC0415
-
-    line: dict[str, Any] = {"directory": str(path), "kind": "run"}
     try:
-        manifest, rows = read_manifest(path), read_rows(path)
-        points = curve(rows)
-        return line | {
-            "name": _name(path, manifest),
-            "method": manifest["identity"]["algorithm"],
-            "data": manifest["data"].get("dataset"),
-            "seed": manifest["identity"]["seed"],
-            "rounds": len(rows),
-            "rounds_planned": max(manifest["rounds"], len(rows)),
-            "accuracy": points[-1][1] if points else None,
-            "state": _state(path, manifest, len(rows)),
-        }
-    except _READ_ERRORS as problem:
-        return line | {"state": f"unreadable: {_reason(problem)}"}
+        return described(path, read_manifest(path), read_rows(path))
+    except StorageError as problem:
+        return {"directory": str(path), "kind": "run", "state": f"unreadable: {problem}"}
 
 
-def _reason(problem: Exception) -> str:
-    if isinstance(problem, StorageError):
-        return str(problem)
-    return f"manifest.json lacks {problem}" if isinstance(problem, KeyError) else "its files are damaged"
+def described(path: Path, manifest: Mapping[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what the list says of a run with this manifest and these rows."""
+    from fedkeel.report.tables import curve  # noqa: PLC0415
+
+    points = curve(rows)
+    return {
+        "directory": str(path),
+        "kind": "run",
+        "name": _name(path, manifest),
+        "method": manifest["identity"]["algorithm"],
+        "data": manifest["data"].get("dataset"),
+        "seed": manifest["identity"]["seed"],
+        "rounds": len(rows),
+        "rounds_planned": max(manifest["rounds"], len(rows)),
+        "accuracy": points[-1][1] if points else None,
+        "state": _state(path, manifest, len(rows)),
+    }
 
 
-def _state(path: Path, manifest: dict[str, Any], rounds: int) -> str:
+def _state(path: Path, manifest: Mapping[str, Any], rounds: int) -> str:
     """Return how far a run is; one that a callback has ended is finished too."""
-    end = manifest.get("end", {})
+    end = manifest.get("end") or {}
     if end.get("stopped_by") and end["rounds"] == rounds:
         return f"stopped early by {end['stopped_by']}"
-    finished = (path / "model.safetensors").exists() and rounds >= manifest["rounds"]
-    return "finished" if finished else "unfinished"
+    if (path / "model.safetensors").exists():
+        return "finished" if rounds >= manifest["rounds"] else "unfinished"
+    return "model.safetensors is missing" if end.get("rounds") == rounds else "unfinished"
 
 
-def _name(path: Path, manifest: dict[str, Any]) -> str:
+def _name(path: Path, manifest: Mapping[str, Any]) -> str:
     """Return the method as it was written, short; a run made from Python has its full expression."""
+    told = manifest.get("experiment")
     try:
-        written = tomllib.loads((path / "experiment.toml").read_text())["method"]
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, KeyError):
+        written = (tomlfile.read(path / "experiment.toml") if told is None else tomlfile.parse(told))[
+            "method"
+        ]
+    except (OSError, ValueError, KeyError):
         written = manifest["identity"]["algorithm"]
     return str(written)
 

@@ -33,6 +33,8 @@ fedkeel sweep experiment.toml --over work.epochs --values 1,2,5,10 --parallel 2
 
 fedkeel sweep --over "data.split=DirichletByClass({})" --values 0.05,0.1,0.6 --method scaffold
 
+fedkeel sweep --over cohort --values 5,10,20 --on ray --address head:6379 --out /shared/cohorts
+
 fedkeel sweep --over work.lr --values 0.01,0.1 --probe drift --measure "last:20 of drift (min)"
 
 Run the same line with --out again to go on: finished runs are not repeated."""
@@ -41,6 +43,8 @@ _TUNE = """[bold]Examples[/]
 fedkeel tune --over "work.lr=log(0.01, 1)" --over "method=FedInit(beta={uniform(0, 0.2)})" --trials 30
 
 fedkeel tune experiment.toml --over "method=FedSAGD(lam={log(0.01, 1)}, mu={log(0.001, 1)})"
+
+fedkeel tune --over "work.lr=log(0.01, 1)" --trials 64 --parallel 16 --on ray --address auto --out /shared/lr
 
 Run the same line with --out again to go on with the search."""
 
@@ -65,15 +69,15 @@ def sweep(
     seeds: opt.Seeds = 3,
     measure: opt.MeasureRule = "final",
     columns: opt.TableColumns = None,
-    parallel: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Runs at a time; by default one per core.")
-    ] = None,
+    parallel: opt.Parallel = None,
+    on: opt.On = None,
     out: opt.Out = None,
     as_json: opt.Json = False,
 ) -> None:
     """Run one setting over several values and seeds, in parallel; a table with intervals and a plot."""
     from fedkeel.columns import shown_score  # noqa: PLC0415
     from fedkeel.experiments.pages import sweep_document  # noqa: PLC0415  heavy
+    from fedkeel.experiments.placement import Placement  # noqa: PLC0415
     from fedkeel.experiments.sweep import Sweep, play, report  # noqa: PLC0415
     from fedkeel.report.page.rendering import write_page  # noqa: PLC0415
 
@@ -82,12 +86,13 @@ def sweep(
             f"sweep: --over {', '.join(over)}: a sweep varies one setting; `fedkeel tune` searches several"
         )
     asked = COLUMNS if columns is None else columns
+    at_once = parallel or os.cpu_count() or 1
+    placement, experiment = Placement.of(at_once, on, experiment)
     made = Sweep.of(over[0], opt.split_values(values), seeds, experiment, measure=measure, columns=asked)
     directory = out or paths.fresh("sweep")
     screen = console(stderr=True)
     jobs = made.jobs(directory)
     say_what_is_there(directory, sum(job.finished() is not None for job in jobs), len(jobs), "runs")
-    at_once = parallel or os.cpu_count() or 1
     time_left = TimeLeft(len(jobs), at_once)
 
     def done(trial: Trial, count: int, kept: bool) -> None:
@@ -98,7 +103,7 @@ def sweep(
         screen.print(text, style="dim", markup=False, soft_wrap=True)
 
     with resumable(directory):
-        trials = play(made, directory, workers=at_once, done=done)
+        trials = play(made, directory, placement=placement, done=done)
     found = report(made, trials, directory)
     write_page(sweep_document(directory), directory / "page.html")
     if as_json:
@@ -119,15 +124,24 @@ def tune(
         ),
     ],
     trials: Annotated[int, typer.Option(min=1, help="Trials in all.")] = 20,
+    parallel: Annotated[
+        int,
+        typer.Option(
+            min=1, metavar="N", help="Trials at a time: they are drawn together, not knowing of each other."
+        ),
+    ] = 1,
+    on: opt.On = None,
     out: opt.Out = None,
     as_json: opt.Json = False,
 ) -> None:
     """Search settings for the best final accuracy with Optuna; hopeless trials are pruned by rounds."""
     from fedkeel.experiments.comparison import changes  # noqa: PLC0415  heavy
+    from fedkeel.experiments.placement import Placement  # noqa: PLC0415
     from fedkeel.experiments.tune import knob  # noqa: PLC0415
     from fedkeel.experiments.tune import tune as search  # noqa: PLC0415
     from fedkeel.report.choosing import ChosenValue  # noqa: PLC0415
 
+    placement, experiment = Placement.of(parallel, on, experiment)
     directory = out or paths.fresh("tune")
     screen = console(stderr=True)
 
@@ -146,7 +160,15 @@ def tune(
     with resumable(directory):
         there = partial(say_what_is_there, directory, total=trials, what="trials")
         found = search(
-            experiment, read, directory, trials=trials, seed=experiment.seed, there=there, told=show_trial
+            experiment,
+            read,
+            directory,
+            trials=trials,
+            seed=experiment.seed,
+            at_once=parallel,
+            placement=placement,
+            there=there,
+            told=show_trial,
         )
     if as_json:
         print(json.dumps({"directory": str(directory), **found._asdict()}, ensure_ascii=False, indent=2))

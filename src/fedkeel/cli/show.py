@@ -13,12 +13,15 @@ import typer
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
 from fedkeel.cli.clients import show_clients
-from fedkeel.cli.runs import run_line
+from fedkeel.cli.runs import described
 from fedkeel.cli.sweep_page import print_sweep
+from fedkeel.columns import shown_events
 from fedkeel.errors import ConfigError, StorageError
-from fedkeel.experiments import OUTCOME_TEXT
-from fedkeel.files import storage_errors
+from fedkeel.experiments import OUTCOME_FILE, OUTCOME_TEXT
+from fedkeel.files import read_whole, storage_errors
+from fedkeel.jsonfiles import read_object
 from fedkeel.progress import console, shown_time
+from fedkeel.running.run_directory import check_end, read_manifest, read_rows, read_timings
 
 _EXAMPLES = "[bold]Examples[/]\n\n"
 _SHOW = (
@@ -54,10 +57,11 @@ def show(
         _show_outcome(directory, as_json=as_json)
     elif kind is not None:
         _show_study(directory, kind, columns, as_json=as_json)
-    elif as_json:
-        _print_json(_whole(directory))
     else:
-        _show_run(directory)
+        found = _whole(directory)
+        _print_json(found) if as_json else _show_run(directory, found)
+        if (found["manifest"].get("end") or {}).get("rounds") == len(found["rows"]):
+            check_end(directory)
 
 
 def _print_json(value: Any) -> None:
@@ -66,26 +70,34 @@ def _print_json(value: Any) -> None:
 
 def _show_outcome(directory: Path, *, as_json: bool) -> None:
     """Print what came out of a recipe, as it was written."""
-    with storage_errors(directory):
-        print((directory / ("outcome.json" if as_json else OUTCOME_TEXT)).read_text().rstrip())
-    if not as_json:
-        print(f"\nPage: {directory / 'page.html'}")
+    again = "run the same `fedkeel reproduce` line again: what is finished is not trained again"
+    found = read_object(directory / OUTCOME_FILE, again)
+    if as_json:
+        _print_json({key: value for key, value in found.items() if key != "text"})
+        return
+    text = found["text"] if "text" in found else _read_text(directory / OUTCOME_TEXT, again)
+    print(f"{str(text).rstrip()}\n\nPage: {directory / 'page.html'}")
+
+
+def _read_text(path: Path, fix: str) -> str:
+    """Return a text from before it was kept beside the numbers."""
+    with storage_errors(path):
+        content = read_whole(path)
+    try:
+        return content.decode()
+    except UnicodeDecodeError as problem:
+        raise StorageError(f"{path}: byte {problem.start} is not UTF-8: {fix}") from None
 
 
 def _whole(directory: Path) -> dict[str, Any]:
-    from fedkeel.running.run_directory import read_manifest, read_rows  # noqa: PLC0415
-
-    manifest = read_manifest(directory)
-    return {**run_line(directory), "manifest": manifest, "rows": read_rows(directory)}
+    manifest, rows = read_manifest(directory), read_rows(directory)
+    return {**described(directory, manifest, rows), "manifest": manifest, "rows": rows}
 
 
-def _show_run(directory: Path) -> None:
+def _show_run(directory: Path, found: Mapping[str, Any]) -> None:
     from fedkeel.report.tables import best_round, curve, shown_best  # noqa: PLC0415
     from fedkeel.report.target_costs import shown_bytes  # noqa: PLC0415
 
-    found = _whole(directory)
-    if "method" not in found:
-        raise StorageError(f"{directory}: {found['state']}: restore it, or start anew in another directory")
     rows, manifest = found["rows"], found["manifest"]
     facts = [
         ("method", found["method"]),
@@ -99,13 +111,14 @@ def _show_run(directory: Path) -> None:
     ]
     points = curve(rows)
     if points:
-        best = best_round(rows, manifest.get("end", {}).get("best"))
+        best = best_round(rows, (manifest.get("end") or {}).get("best"))
         sent = sum(row["bytes_down"] + row["bytes_up"] for row in rows)
         facts += [
             ("accuracy", f"{100 * points[-1][1]:.1f} %{'' if best is None else ', ' + shown_best(best)}"),
             ("curve", _spark([value for _, value in points])),
             ("cost", f"{shown_bytes(sent)} sent, {_shown_seconds(directory)}"),
         ]
+    facts += [(f"{name} " if len(name) > 9 else name, told) for name, told in shown_events(rows).items()]
     if found["state"] == "unfinished":
         facts.append(("go on", f"fedkeel resume {shlex.quote(str(directory))}"))
     console().print("\n".join(f"{name:<10}{text}" for name, text in facts), markup=False, soft_wrap=True)
@@ -124,8 +137,6 @@ def _shown_start(weights: Mapping[str, Any]) -> str:
 
 def _shown_seconds(directory: Path) -> str:
     """Return what a run took, and how much of it went into evaluation and probes."""
-    from fedkeel.running.run_directory import read_timings  # noqa: PLC0415
-
     timings = read_timings(directory)
     total, *parts = (
         sum(row.get(name, 0.0) for row in timings) for name in ("seconds", "evaluation", "probes")

@@ -99,7 +99,7 @@ def _name(parameter: Any) -> str:
 
 def _invalid(problem: Any) -> str:
     """Say what typer says of a value in the words of all other messages: the value, then what to give."""
-    wrong = _first_error(problem.__cause__)
+    wrong = _first_error(problem.__cause__) or _from_click(problem.message.rstrip("."))
     if wrong is None:
         return f": {problem.message.rstrip('.')}"
     value, kind, limits = wrong["input"] or "''", wrong["type"], wrong.get("ctx", {})
@@ -115,6 +115,18 @@ def _invalid(problem: Any) -> str:
 def _first_error(cause: Any) -> Any:
     """Return what pydantic, which newer versions of typer read values with, says first."""
     return cause.errors()[0] if hasattr(cause, "errors") else None
+
+
+def _from_click(message: str) -> dict[str, Any] | None:
+    """Return what Click, which older versions of typer read values with, says, in pydantic's terms."""
+    kinds = {"integer": "int_parsing", "float": "float_parsing"}
+    if unread := re.fullmatch(r"'(.*)' is not a valid (integer|float)( range)?", message, re.DOTALL):
+        return {"input": unread[1], "type": kinds[unread[2]], "msg": message}
+    if outside := re.fullmatch(r"(\S+) is not in the range x>=(\S+)", message):
+        return {"input": outside[1], "type": "greater_than_equal", "ctx": {"ge": outside[2]}}
+    if listed := re.match(r"'(.*?)' is not one of ", message, re.DOTALL):
+        return {"input": listed[1], "type": "enum", "msg": message}
+    return None
 
 
 def _extra(words: str, parameters: list[Any]) -> str:

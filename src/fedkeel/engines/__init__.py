@@ -18,6 +18,13 @@ from fedkeel.settings import RunSettings
 
 def settle(settings: RunSettings, execution: Execution, oracle: Oracle) -> Choice:
     """Return the engine to take: the one that was asked for, or for "auto" the one that suits the run."""
+    if execution.engine != "ray":
+        for name in ("address", "num_cpus", "num_gpus"):
+            if (given := getattr(execution, name)) is not None:
+                raise ConfigError(
+                    f"{name} = {given!r}: only engine = 'ray' takes it, not {execution.engine!r}: "
+                    "leave one of them out"
+                )
     if execution.engine == "auto":
         with_workers = partial(build, workers=execution.workers)
         return decide(settings, oracle, with_workers, threads=execution.threads, workers=execution.workers)
@@ -27,6 +34,10 @@ def settle(settings: RunSettings, execution: Execution, oracle: Oracle) -> Choic
 def make_engine(settings: RunSettings, execution: Execution, oracle: Oracle, choice: Choice) -> Engine:
     """Return the engine that was settled on, ready to run."""
     try:
+        if choice.engine == "ray":
+            from fedkeel.engines.ray import RayEngine  # noqa: PLC0415  an extra
+
+            return RayEngine(settings, oracle, execution)
         return build(choice, settings, oracle, execution.workers)
     except Unsuited as problem:
         raise ConfigError(f"engine = {choice.engine!r}: {problem}; choose engine='serial'") from None

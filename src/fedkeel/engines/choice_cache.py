@@ -9,11 +9,14 @@ import platform
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
+from pydantic import ConfigDict, Field
 
-from fedkeel.files import cache_directory
+from fedkeel.files import cache_directory, read_whole
+from fedkeel.jsonfiles import Shape, fitting, parse_object
+from fedkeel.options import Threads
 from fedkeel.oracle import Oracle
 from fedkeel.settings import RunSettings
 from fedkeel.trees import described
@@ -48,6 +51,17 @@ def fingerprint(settings: RunSettings, oracle: Oracle, asked: Sequence[str]) -> 
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
+class _ChoiceShape(Shape):
+    """What a file must hold to be a choice."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    engine: Literal["serial", "stacked", "stacked-uncompiled", "processes"]
+    threads: Threads | None = None
+    reason: str = ""
+    figures: dict[str, float | str] = Field(default_factory=dict)
+
+
 class ChoiceCache:
     """Choices kept in the user's cache directory. The first choice for a key stays."""
 
@@ -55,12 +69,11 @@ class ChoiceCache:
         self.path = path or cache_directory() / "engines"
 
     def read(self, key: str) -> dict[str, Any] | None:
-        """Return the cached choice, None if there is none."""
+        """Return the cached choice, None if there is none or its file is damaged."""
         try:
-            choice: dict[str, Any] = json.loads((self.path / f"{key}.json").read_text(encoding="utf-8"))
+            return fitting(parse_object(read_whole(self.path / f"{key}.json")), _ChoiceShape)
         except (OSError, ValueError):
             return None
-        return choice
 
     def writable(self) -> bool:
         """Tell whether a choice could be kept."""

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
 import torch
 
 from fedkeel.algorithm import Plan, Walk
+from fedkeel.attacks import AttackView
 from fedkeel.data.federation import Batch
-from fedkeel.engines.contract import ClientResult, RoundRequest, Upload
+from fedkeel.engines.contract import ClientOutcome, ClientResult, RoundRequest, Upload
+from fedkeel.engines.outcome import check_deadline, client_outcome, watched
 from fedkeel.errors import Diverged
 from fedkeel.evaluation import needing_all
+from fedkeel.layout import worst_layer
 from fedkeel.oracle import Oracle
 from fedkeel.probes.base import ClientView
 from fedkeel.records import ClientMemory, nbytes, without_views_of
@@ -37,17 +41,28 @@ def minibatches(settings: RunSettings, round: int, client: int) -> list[np.ndarr
     return settings.work.order(samples, stream.numpy())
 
 
+def attempt_client(
+    settings: RunSettings, oracle: Oracle, request: RoundRequest, client: int, memory: ClientMemory
+) -> ClientOutcome:
+    """Let one client do its round, and check what it gives: see `client_outcome`."""
+    return client_outcome(
+        settings, request, client, lambda: run_client(settings, oracle, request, client, memory)
+    )
+
+
 def run_client(
     settings: RunSettings, oracle: Oracle, request: RoundRequest, client: int, memory: ClientMemory
 ) -> ClientResult:
     """Let one client do its round: plan, walk, finish, and measure what probes asked for."""
+    started = time.monotonic()
     algorithm, probes = request.algorithm, request.probes
     plan = algorithm.plan(request.down, memory.method)
     trace = None if probes is None else probes.trace(request.down.x)
     before = oracle.passes
-    walked = walk_client(settings, oracle, request, client, plan, trace=trace)
-    if not (finite(walked.loss) and finite(walked.walk.end)):
-        raise diverged(request, client)
+    walked = walk_client(settings, oracle, request, client, plan, trace=trace, started=started)
+    check_deadline(settings, started)
+    if not (finite(walked.loss) and finite(walked.walk.end) and finite(oracle.buffers)):
+        raise diverged(settings, oracle, request, client, memory)
     up, kept = (
         without_views_of(oracle.point, part)
         for part in algorithm.finish(walked.walk, request.down, memory.method)
@@ -61,10 +76,24 @@ def run_client(
         nbytes(upload),
         oracle.passes.since(before),
     )
-    if probes is None:
+    if probes is not None:
+        path2 = None if trace is None else trace.total
+        result = measured(
+            settings, oracle, request, client, result, before=memory, walk=walked.walk, path2=path2
+        )
+    return attacked(settings, request, client, result)
+
+
+def attacked(settings: RunSettings, request: RoundRequest, client: int, result: ClientResult) -> ClientResult:
+    """Return what a client gives: a hostile one sends something else than its upload, where that is attacked.
+
+    It comes last, so the client's memory and what probes measured are those of the round that it did.
+    """
+    attack, upload = settings.attack, result.upload
+    if attack is None or client not in settings.hostile:
         return result
-    path2 = None if trace is None else trace.total
-    return measured(settings, oracle, request, client, result, before=memory, walk=walked.walk, path2=path2)
+    view = AttackView(request.round, client, request.down.x, attack.stream(settings.seed))
+    return result._replace(upload=attack.send(upload, view))
 
 
 def walk_client(
@@ -75,10 +104,19 @@ def walk_client(
     plan: Plan,
     *,
     trace: Callable[[Vector], None] | None = None,
+    started: float | None = None,
 ) -> WalkResult:
-    """Walk as planned on the client's own minibatches; `trace` is shown the point before every step."""
+    """Walk as planned on the client's own minibatches; `trace` is shown the point before every step.
+
+    A walk of a round began when it `started`, and may be cut short by a deadline or a simulated crash.
+    """
     work, stream = settings.work, client_stream(settings.seed, request.round, client)
-    batches = settings.federation.batches(client, minibatches(settings, request.round, client), stream)
+    order = minibatches(settings, request.round, client)
+    batches: Iterable[Batch] = settings.training_data.batches(client, order, stream)
+    if started is not None and (settings.client_seconds or settings.faults):
+        batches = watched(
+            settings, batches, round=request.round, client=client, steps=len(order), started=started
+        )
     oracle.load_buffers(request.buffers)
     with seeded(stream.branch("dropout").integer(), oracle.device):
         return take(
@@ -130,14 +168,44 @@ def _probed_gradient(settings: RunSettings, oracle: Oracle, round: int, client: 
         return full_gradient(settings, oracle, client, at)
 
 
-def diverged(request: RoundRequest, client: int) -> Diverged:
-    """Return the error that names the client whose walk left the numbers."""
+def diverged(
+    settings: RunSettings, oracle: Oracle, request: RoundRequest, client: int, memory: ClientMemory
+) -> Diverged:
+    """Return the error that names the client whose walk left the numbers, and the layer that did first."""
+    layer = _first_layer(settings, oracle, request, client, memory)
+    where = "" if layer is None else f", first in {layer}"
     return Diverged(
-        f"round {request.round}, client {client}: the loss or the model turned NaN or infinite; "
+        f"round {request.round}, client {client}: the loss or the model turned NaN or infinite{where}; "
         f"lower the learning rate ({request.lr:g}) or set Work(clip=…)",
         round=request.round,
         client=client,
+        layer=layer,
     )
+
+
+def _first_layer(
+    settings: RunSettings, oracle: Oracle, request: RoundRequest, client: int, memory: ClientMemory
+) -> str | None:
+    """Walk again and return the layer that left the numbers first: by the next step all of them have."""
+    points: list[Vector] = []  # the last one that is finite, and the first one that is not
+
+    def trace(y: Vector) -> None:
+        if not points or finite(points[-1]):
+            points[:] = [*points[-1:], y.clone()]
+
+    try:
+        walk_client(
+            settings,
+            oracle,
+            request,
+            client,
+            request.algorithm.plan(request.down, memory.method),
+            trace=trace,
+        )
+        trace(oracle.point)
+    except Exception:  # it does not even get as far
+        return None
+    return worst_layer(oracle.layout, points[-1], points[0])
 
 
 def full_gradient(settings: RunSettings, oracle: Oracle, client: int, at: Vector) -> Vector:
@@ -145,7 +213,7 @@ def full_gradient(settings: RunSettings, oracle: Oracle, client: int, at: Vector
 
     It is put together from batches where the loss is a mean over samples; any other loss sees all at once.
     """
-    federation = settings.federation
+    federation = settings.training_data
     x, y = federation.samples(client)
     size = count(y) if needing_all({"loss": settings.task.loss}) else _FULL_BATCH
 

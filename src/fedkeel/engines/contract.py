@@ -8,14 +8,21 @@ from typing import Any, NamedTuple, Protocol
 
 from fedkeel.algorithm import Algorithm
 from fedkeel.data.samples import Samples
+from fedkeel.errors import Diverged
 from fedkeel.oracle import Passes
 from fedkeel.probes.client import ClientProbes
 from fedkeel.records import ClientMemory, Record
 from fedkeel.vector import Vector
 
+UploadShapes = Mapping[str, tuple[int, ...]]  # of a method's upload, by the names of its tensors
+
 
 class RoundRequest(NamedTuple):
-    """What the server sends out in a round, and to whom; `probes` is what is measured at the clients."""
+    """What the server sends out in a round, and to whom; `probes` is what is measured at the clients.
+
+    `shapes` are those that uploads must have; None where they are not checked.
+    `stage` is the number of the method in a schedule of stages.
+    """
 
     algorithm: Algorithm
     round: int
@@ -25,6 +32,8 @@ class RoundRequest(NamedTuple):
     clients: Sequence[int]
     weights: Sequence[float]
     probes: ClientProbes | None = None
+    shapes: UploadShapes | None = None
+    stage: int = 0
 
 
 class Upload(NamedTuple):
@@ -46,12 +55,34 @@ class ClientResult(NamedTuple):
     measures: Record = None
 
 
-class CohortResult(NamedTuple):
-    """What a cohort's round gives: the reduced upload, the mean measures, the clients' results in order."""
+class ClientFailure(NamedTuple):
+    """What stands in place of a client's result where it failed and the run goes on without it.
 
-    upload: Upload
+    `reason` is the same in every engine that meets the same failure; `diverged`: its walk left the numbers.
+    """
+
+    client: int
+    reason: str
+    diverged: Diverged | None = None
+
+
+ClientOutcome = ClientResult | ClientFailure
+
+
+class CohortResult(NamedTuple):
+    """What a cohort's round gives: the reduced upload, the mean measures, the clients' results in order.
+
+    Clients that failed are in `left_out` alone; `upload` is None where all of them are. `lost_workers` tells
+    of workers and machines that were lost meanwhile, which changed nothing. `remarks` are what else the
+    round's row shall say.
+    """
+
+    upload: Upload | None
     measures: Record
     clients: Sequence[ClientResult]
+    left_out: Sequence[ClientFailure] = ()
+    lost_workers: Sequence[str] = ()
+    remarks: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def train_loss(self) -> float:
@@ -100,8 +131,20 @@ class Unsuited(Exception):
     """An engine cannot run this task; the message says why."""
 
 
+class MemoriesLost(Exception):
+    """Clients no longer have the memories that count, and the method shall start afresh with all clients."""
+
+    def __init__(self, clients: Sequence[int]) -> None:
+        super().__init__(f"clients {', '.join(map(str, clients))}")
+        self.clients = list(clients)
+
+
 class Engine(Protocol):
-    """Runs a cohort's walks, and evaluates models. All engines give the serial engine's result."""
+    """Runs a cohort's walks, and evaluates models. All engines give the serial engine's result.
+
+    A client's round is run by `engines.outcome.client_outcome`: a failure is a value there, and `Reduction`
+    leaves its slot empty. A client that an engine itself gives up (its workers die) is such a value too.
+    """
 
     name: str
     threads: int

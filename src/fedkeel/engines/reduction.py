@@ -1,11 +1,15 @@
-"""How a cohort's results are reduced: in chunks of eight by drawn position, the same in every engine."""
+"""How a cohort's results are reduced: in chunks of eight by drawn position, the same in every engine.
+
+A client that failed leaves its slot empty: the others keep their chunks, and the weights that count are
+theirs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from fedkeel.engines.contract import ClientResult, CohortResult
+from fedkeel.engines.contract import ClientFailure, ClientOutcome, ClientResult, CohortResult
 from fedkeel.reducers import CHUNK, Mean, Reducer
 
 _MEAN = Mean()  # of the probes' measures: equal weights, whatever the method's own weights or reducer are
@@ -23,9 +27,13 @@ class ChunkSum:
         self.part: Any = None
         self.measures: Any = None
         self.results: list[ClientResult] = []
+        self.left_out: list[ClientFailure] = []
 
-    def add(self, reducer: Reducer, weight: float, result: ClientResult) -> None:
-        """Take the next client's result."""
+    def add(self, reducer: Reducer, weight: float, result: ClientOutcome) -> None:
+        """Take the next client's result, or leave its slot empty."""
+        if isinstance(result, ClientFailure):
+            self.left_out.append(result)
+            return
         self.part = reducer.add(self.part, weight, result.upload)
         if result.measures is not None:
             self.measures = _MEAN.add(self.measures, 1.0, result.measures)
@@ -39,8 +47,8 @@ class Reduction:
         self._reducer, self._weights, self._count = reducer, weights, 0
         self._sums: list[ChunkSum] = []
 
-    def add(self, result: ClientResult) -> None:
-        """Take the next client's result."""
+    def add(self, result: ClientOutcome) -> None:
+        """Take the next client's result, or its failure."""
         if self._count % CHUNK == 0:
             self._sums.append(ChunkSum())
         self._sums[-1].add(self._reducer, self._weights[self._count], result)
@@ -52,8 +60,13 @@ class Reduction:
 
 
 def merge_chunks(reducer: Reducer, sums: Sequence[ChunkSum]) -> CohortResult:
-    """Return a cohort's result from its chunks in order."""
-    upload = reducer.merge([chunk.part for chunk in sums])
-    measured = [chunk.measures for chunk in sums if chunk.measures is not None]
-    measures = _MEAN.merge(measured) if measured else None
-    return CohortResult(upload, measures, [result for chunk in sums for result in chunk.results])
+    """Return a cohort's result from its chunks in order; one without any result has nothing to merge."""
+    filled = [chunk for chunk in sums if chunk.results]
+    upload = reducer.merge([chunk.part for chunk in filled]) if filled else None
+    measured = [chunk.measures for chunk in filled if chunk.measures is not None]
+    return CohortResult(
+        upload,
+        _MEAN.merge(measured) if measured else None,
+        [result for chunk in filled for result in chunk.results],
+        [failure for chunk in sums for failure in chunk.left_out],
+    )

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 
 from fedkeel.data.samples import Samples
-from fedkeel.engines.client import run_client
+from fedkeel.engines.client import attempt_client
 from fedkeel.engines.contract import CohortResult, RoundRequest
 from fedkeel.engines.reduction import Reduction
 from fedkeel.engines.sizing import fits_channels_last, sensible_threads
@@ -33,7 +33,7 @@ class Serial:
         reduction = Reduction(self.settings.reducer, request.weights)
         with threads(self.threads):
             for client, memory in zip(request.clients, memories, strict=True):
-                reduction.add(run_client(self.settings, self.oracle, request, client, memory))
+                reduction.add(attempt_client(self.settings, self.oracle, request, client, memory))
             return reduction.result()
 
     def evaluate(self, vectors: Sequence[Vector], buffers: Vector, data: Samples) -> list[dict[str, float]]:

@@ -81,7 +81,8 @@ def timer(
     """
     oracle = Oracle(settings.task, device)
     steps = steps_to_time(settings, step_flops(settings, oracle, recurrent=True))
-    short = settings.changed(work=replace(settings.work, epochs=None, steps=steps), reducer=Mean())
+    work = replace(settings.work, epochs=None, steps=steps)
+    short = settings.changed(work=work, reducer=Mean(), faults=None)
     cohort = settings.cohort_size
     clients = list(range(min(cohort, 2) if choice.engine == "serial" else cohort))
     request = _request(settings, oracle, clients)

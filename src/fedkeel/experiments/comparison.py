@@ -5,36 +5,30 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
-import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from pydantic import Field, model_validator
 
 from fedkeel.errors import ConfigError, Diverged, StorageError
 from fedkeel.experiments import COMPARISON_FILE
-from fedkeel.experiments.experiment import Experiment
+from fedkeel.experiments.experiment import Experiment, ExperimentShape
 from fedkeel.experiments.expression import parse_method, spell_method
 from fedkeel.experiments.scoring import check_scoring
-from fedkeel.files import storage_errors, write_durably
+from fedkeel.files import make_directory, storage_errors, write_durably
+from fedkeel.jsonfiles import Shape, fitting
+from fedkeel.options import Execution
 from fedkeel.report.measures import Measure, parse_measure
 from fedkeel.report.table_columns import COLUMNS, parse_columns
 from fedkeel.report.tables import UNFINISHED, Trial
-from fedkeel.running.run_directory import read_rows
-from fedkeel.tomlfile import dump, flat, inline
+from fedkeel.running.run_directory import is_whole, read_rows
+from fedkeel.tomlfile import dump_sealed, flat, inline, read_sealed
 
 if TYPE_CHECKING:
     from fedkeel.running.round import Row
 
-SPEED_ONLY = (
-    "rounds",
-    "engine",
-    "threads",
-    "workers",
-    "checkpoint_every",
-    "keep_memories",
-    "target",
-    "track",
-)
+SPEED_ONLY = ("rounds", "target", "track", *(name for name in Execution.model_fields if name != "device"))
 
 
 class PlannedRun(NamedTuple):
@@ -49,9 +43,14 @@ class PlannedRun(NamedTuple):
         """The run's seed."""
         return self.experiment.seed
 
+    @property
+    def sendable(self) -> tuple[str, dict[str, Any], str]:
+        """Return what `run_planned` takes."""
+        return self.method, self.experiment.table(), str(self.directory)
+
     def finished(self) -> list[dict[str, Any]] | None:
         """Return the rows of a run that is done already, None where there is something left to do."""
-        if not (self.directory / "model.safetensors").exists():
+        if not (self.directory / "model.safetensors").exists() or not is_whole(self.directory):
             return None
         rows = read_rows(self.directory)
         same = _essence(Experiment.load(self.directory)) == _essence(self.experiment)
@@ -67,6 +66,28 @@ class PlannedRun(NamedTuple):
         except Diverged as problem:
             return Trial(self.method, self.seed, read_rows(self.directory), str(problem))
         return Trial(self.method, self.seed, result.history)
+
+
+def run_planned(label: str, table: Mapping[str, Any], directory: str) -> Trial:
+    """Do one planned run, from what can be sent to another process."""
+    return PlannedRun(label, Experiment.from_table(table), Path(directory)).run()
+
+
+class _ComparisonShape(Shape):
+    """What the file of a comparison must hold; older ones say less."""
+
+    methods: Annotated[list[str], Field(min_length=1)]
+    seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+    folders: list[str] | None = None
+    measure: str = "final"
+    columns: list[str] | None = None
+    experiment: ExperimentShape
+
+    @model_validator(mode="after")
+    def _has_a_folder_for_each(self) -> _ComparisonShape:
+        if self.folders is not None and len(self.folders) != len(self.methods):
+            raise ValueError(f"there are {len(self.methods)} methods and {len(self.folders)} folders")
+        return self
 
 
 class Comparison(NamedTuple):
@@ -134,22 +155,22 @@ class Comparison(NamedTuple):
             "experiment": self.base.table(),
         }
         with storage_errors(out):
-            out.mkdir(parents=True, exist_ok=True)
-            write_durably(out / COMPARISON_FILE, dump(table).encode())
+            make_directory(out)
+            write_durably(out / COMPARISON_FILE, dump_sealed(table).encode())
 
     @classmethod
     def load(cls, out: Path) -> Comparison:
         """Read a comparison back as it was saved, without checking it again, which would need PyTorch."""
         try:
-            table = tomllib.loads((out / COMPARISON_FILE).read_text())
+            table = fitting(read_sealed(out / COMPARISON_FILE), _ComparisonShape)
             methods, seeds = tuple(table["methods"]), tuple(table["seeds"])
             folders = tuple(table["folders"] if "folders" in table else map(folder, methods))
             base, measure = Experiment.unchecked(table["experiment"]), table.get("measure", "final")
             parse_measure(measure)
             columns = parse_columns(table.get("columns", COLUMNS))
             return cls(methods, folders, seeds, base, measure, columns)
-        except (OSError, ValueError, KeyError, TypeError) as problem:
-            reason = f"it lacks {problem}" if isinstance(problem, KeyError) else problem
+        except (OSError, ValueError) as problem:
+            reason = (problem.strerror if isinstance(problem, OSError) else None) or problem
             raise StorageError(
                 f"{out / COMPARISON_FILE}: cannot be read: {reason}: restore it, or compare anew elsewhere"
             ) from None

@@ -9,28 +9,32 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, Field, field_validator
 
+from fedkeel import tomlfile
 from fedkeel.errors import ConfigError, DataError, FedkeelError, did_you_mean
 from fedkeel.experiments.expression import (
+    parse_attack,
     parse_augment,
+    parse_faults,
     parse_method,
     parse_noise,
     parse_optimizer,
     parse_probe,
+    parse_reducer,
     parse_schedule,
     parse_split,
 )
-from fedkeel.experiments.sections import ALL, DataSettings, ModelSettings, check_text
+from fedkeel.experiments.sections import ALL, DataSettings, ModelSettings, check_text, is_none
 from fedkeel.experiments.tracking import parse_tracker, trackers_of
-from fedkeel.frozen import Count
-from fedkeel.options import Execution, RunOptions
-from fedkeel.tomlfile import dump
+from fedkeel.frozen import Count, Seed
+from fedkeel.jsonfiles import Shape
+from fedkeel.options import Execution, FaultOptions, RunOptions
+from fedkeel.running.run_directory import read_experiment
 from fedkeel.work import Work
 
 if TYPE_CHECKING:
@@ -49,6 +53,14 @@ _NONE_IS_ALL = ("work.batch_size", "data.clients")
 
 ProbeText = Annotated[str, BeforeValidator(lambda text: (parse_probe(text), text)[1])]
 TrackerText = Annotated[str, BeforeValidator(lambda text: (parse_tracker(text), text)[1])]
+
+
+def _read_reducer(given: object) -> str | None:
+    return None if is_none(given) else repr(check_text("reducer", parse_reducer, given))
+
+
+def _read_attack(given: object) -> str | None:
+    return None if is_none(given) else repr(check_text("attack", parse_attack, given))
 
 
 def _read_work(given: object) -> object:
@@ -72,7 +84,34 @@ def _read_work(given: object) -> object:
         raise ConfigError(re.sub("^Work: ", "work.", str(problem), flags=re.MULTILINE)) from None
 
 
-class Experiment(RunOptions, Execution):
+def _read_faults(given: object) -> Any:
+    if is_none(given):
+        return None
+    check_text("faults", parse_faults, given)
+    return given
+
+
+class ExperimentShape(Shape):
+    """What `Experiment.table` has, as far as it is used without being checked: see `Experiment.unchecked`."""
+
+    method: str
+    rounds: Count
+    cohort: int | float
+    seed: Seed
+    target: float | None = None
+    data: dict[str, Any]
+    model: dict[str, Any]
+    work: dict[str, Any]
+
+    @field_validator("data")
+    @classmethod
+    def _says_how_many(cls, data: dict[str, Any]) -> dict[str, Any]:
+        if "clients" not in data:
+            raise ValueError("it lacks 'clients'")
+        return data
+
+
+class Experiment(RunOptions, FaultOptions, Execution):
     """Everything that defines a run from files. The defaults train digits on unlike clients."""
 
     method: str = Field("FedAvg", description='Method, as scaffold or "relaxed(fedcm, beta=0.1)".')
@@ -81,6 +120,15 @@ class Experiment(RunOptions, Execution):
     target: Annotated[float, Field(gt=0, le=1)] | None = Field(None, description="Accuracy to reach, as 0.9.")
     probes: list[ProbeText] | None = Field(
         None, description='Diagnostic, as divergence or "diversity(every=5)"; repeatable.'
+    )
+    reducer: Annotated[str | None, BeforeValidator(_read_reducer)] = Field(
+        None, description='What replaces the mean of uploads, as Median or "TrimmedMean(0.2)".'
+    )
+    attack: Annotated[str | None, BeforeValidator(_read_attack)] = Field(
+        None, description='Hostile clients, as "SignFlip(share=0.2)" or "Backdoor(0.1, target=7)".'
+    )
+    faults: Annotated[str | None, BeforeValidator(_read_faults)] = Field(
+        None, description='Clients that fail on purpose, as "Faults(drop=0.1)"; needs leave_out.'
     )
     track: list[TrackerText] | None = Field(
         None, description="Also write to tensorboard, mlflow or wandb, as mlflow or mlflow=FILE; repeatable."
@@ -119,14 +167,13 @@ class Experiment(RunOptions, Execution):
         path = Path(path)
         file = path / "experiment.toml" if path.is_dir() else path
         try:
-            table = tomllib.loads(file.read_text())
+            begun = path.is_dir() and (path / "manifest.json").exists()
+            table = tomlfile.parse(read_experiment(path)) if begun else tomlfile.read(file)
         except FileNotFoundError:
             raise ConfigError(f"{file}: there is no such file: give the TOML file of an experiment") from None
-        except UnicodeDecodeError:
-            raise ConfigError(f"{file}: not a text in UTF-8: give the TOML file of an experiment") from None
-        except RecursionError:
-            raise ConfigError(f"{file}: cannot be read as TOML: its values are nested too deeply") from None
-        except (OSError, tomllib.TOMLDecodeError) as problem:
+        except OSError as problem:
+            raise ConfigError(f"{file}: cannot be read: {problem.strerror or problem}") from None
+        except ValueError as problem:
             raise ConfigError(f"{file}: cannot be read as TOML: {problem}") from None
         if "made_from" in table:
             raise ConfigError(f"{file}: this run was made from {table['made_from']}")
@@ -138,7 +185,7 @@ class Experiment(RunOptions, Execution):
     def with_settings(self, settings: Iterable[str]) -> Experiment:
         """Return a copy with settings such as `work.lr=0.1`; values are TOML, else text; `none` clears."""
         table = self.table()
-        pairs = [_split_setting(setting) for setting in settings]
+        pairs = [split_setting(setting) for setting in settings]
         named = {key for key, _ in pairs}
         for key, value in pairs:
             _put(table, key, value)
@@ -162,7 +209,7 @@ class Experiment(RunOptions, Execution):
 
     def to_toml(self) -> str:
         """Return the experiment as TOML that `load` reads back."""
-        return dump(self.table())
+        return tomlfile.dump(self.table())
 
     def algorithm(self) -> Algorithm | Stages:
         """Return the method."""
@@ -227,10 +274,12 @@ class Experiment(RunOptions, Execution):
     def settings(self) -> RunSettings:
         """Return what defines the run, its data loaded and its model built."""
         federation = self.federation()
-        return self._settings(federation, self.task(federation))
+        return self.settings_of(federation, self.task(federation))
 
-    def _settings(self, federation: Federation, task: Task) -> RunSettings:
-        from fedkeel.settings import RunSettings  # noqa: PLC0415  heavy
+    def settings_of(self, federation: Federation, task: Task) -> RunSettings:
+        """Return what defines the run with this data and this model."""
+        from fedkeel.reducers import Mean  # noqa: PLC0415  heavy
+        from fedkeel.settings import RunSettings  # noqa: PLC0415
 
         return RunSettings(
             task=task,
@@ -238,7 +287,10 @@ class Experiment(RunOptions, Execution):
             algorithm=self.algorithm(),
             work=self.work,
             probes=tuple(parse_probe(probe) for probe in self.probes or ()),
-            **{name: getattr(self, name) for name in RunOptions.model_fields},
+            reducer=Mean() if self.reducer is None else parse_reducer(self.reducer),
+            attack=None if self.attack is None else parse_attack(self.attack),
+            faults=None if self.faults is None else parse_faults(self.faults),
+            **{name: getattr(self, name) for name in (*RunOptions.model_fields, *FaultOptions.model_fields)},
         )
 
     def execution(self) -> Execution:
@@ -260,7 +312,7 @@ class Experiment(RunOptions, Execution):
         task = self.drawn_task(federation)
         goes_on = resume and run_dir is not None and has_checkpoint(Path(run_dir))
         return run(
-            self._settings(federation, task),
+            self.settings_of(federation, task),
             self.execution(),
             run_dir,
             resume=resume,
@@ -291,7 +343,8 @@ def _plain(table: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _split_setting(setting: str) -> tuple[str, Any]:
+def split_setting(setting: str) -> tuple[str, Any]:
+    """Return the key and the value of a setting such as `work.lr=0.1`."""
     key, equals, text = setting.partition("=")
     key, text = key.strip(), text.strip()
     if not equals or not key:
@@ -299,10 +352,10 @@ def _split_setting(setting: str) -> tuple[str, Any]:
     if text.lower() == "none":
         return key, ALL if key in _NONE_IS_ALL else None
     try:
-        read = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+        table = tomlfile.parse(f"value = {text}")
+    except ValueError:
         return key, text
-    return key, read["value"] if len(read) == 1 else text
+    return key, table["value"] if len(table) == 1 else text
 
 
 def _put(table: dict[str, Any], key: str, value: Any) -> None:

@@ -101,17 +101,32 @@ def parse_probe(text: str) -> Any:
     return _made_of(text, probe_names(), kind="probe")
 
 
+def parse_faults(text: str) -> Any:
+    """Return the simulated faults that a text describes."""
+    return _made_of(text, fault_names(), kind="kind of fault")
+
+
 def parse_init(text: str) -> Any:
     """Return the pre-training that a text describes."""
     return _made_of(text, init_names(), kind="kind of initial weights")
 
 
+def parse_reducer(text: str) -> Any:
+    """Return the reducer that a text describes."""
+    return _made_of(text, reducer_names(), kind="reducer")
+
+
+def parse_attack(text: str) -> Any:
+    """Return the attack that a text describes."""
+    return _made_of(text, attack_names(), kind="attack")
+
+
 def method_names() -> Names:
     """Return what may stand in a method's expression."""
-    from fedkeel.methods import METHODS, Adaptive, Decayed, relaxed, sharp, stages  # noqa: PLC0415
+    from fedkeel.methods import METHODS, Adaptive, Decayed, private, relaxed, sharp, stages  # noqa: PLC0415
     from fedkeel.probes import SwitchingRule  # noqa: PLC0415
 
-    return _by_name((*METHODS, relaxed, sharp, stages, Adaptive, Decayed, SwitchingRule))
+    return _by_name((*METHODS, relaxed, sharp, private, stages, Adaptive, Decayed, SwitchingRule))
 
 
 def probe_names() -> Names:
@@ -162,11 +177,32 @@ def schedule_names() -> Names:
     return _by_name((Drop, InverseTime, InverseRoot))
 
 
+def fault_names() -> Names:
+    """Return what may stand in the expression of simulated faults."""
+    from fedkeel.faults import Faults  # noqa: PLC0415
+
+    return _by_name((Faults,))
+
+
 def init_names() -> Names:
     """Return what may stand in the expression of initial weights."""
     from fedkeel.experiments.pretraining import Pretrain  # noqa: PLC0415
 
     return _by_name((Pretrain,))
+
+
+def reducer_names() -> Names:
+    """Return what may stand in a reducer's expression."""
+    from fedkeel.reducers import REDUCERS  # noqa: PLC0415
+
+    return _by_name(REDUCERS)
+
+
+def attack_names() -> Names:
+    """Return what may stand in an attack's expression."""
+    from fedkeel.attacks import ATTACKS  # noqa: PLC0415
+
+    return _by_name(ATTACKS)
 
 
 class _Reader(NamedTuple):

@@ -20,7 +20,7 @@ from fedkeel.experiments.expression import parse_init
 from fedkeel.experiments.pretraining import pretrained, pretraining_of, tell
 from fedkeel.experiments.sections import is_init_expression
 from fedkeel.running.ending import MODEL_FILE
-from fedkeel.running.run_directory import read_manifest, read_rows
+from fedkeel.running.run_directory import read_end_file, read_manifest, read_rows
 from fedkeel.studies import STUDY_FILE
 
 _INSTEAD = (
@@ -106,7 +106,9 @@ def _pretrained_file(source: str, module: nn.Module, model: str, device: str) ->
 def _given_file(source: str) -> Path:
     path = Path(source).expanduser()
     if path.is_dir():
-        return _model_of_run(path)
+        file = _model_of_run(path)
+        read_end_file(path, file.name)  # or it was damaged
+        return file
     if not path.exists():
         raise ConfigError(f"there is no such file: {_INSTEAD}")
     return path

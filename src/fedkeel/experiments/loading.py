@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load as load_tensors
 from torch import nn
 
 from fedkeel.client_table import ClientTable
@@ -18,7 +18,7 @@ from fedkeel.errors import ConfigError, FedkeelError, StorageError
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.running.ending import BEST_FILE, MODEL_FILE
 from fedkeel.running.result import BestRound, Result, Trained
-from fedkeel.running.run_directory import read_clients, read_manifest, read_rows
+from fedkeel.running.run_directory import read_clients, read_end_file, read_manifest, read_rows
 from fedkeel.task import Task
 
 _UNFINISHED = "{}: this run is not finished: go on with it (resume=True), then its model is there"
@@ -42,6 +42,8 @@ def load(run_dir: str | Path, task: Task | None = None) -> Result:
             experiment = Experiment.load(path)
             federation = experiment.federation()
             task, transform = experiment.drawn_task(federation), federation.transform
+        except StorageError:
+            raise
         except FedkeelError as problem:  # it was made in Python, or its data is not here
             missing = f"{missing} ({problem})"
     else:
@@ -85,9 +87,10 @@ def _model(file: Path, task: Task | None, missing: str) -> Trained:
     if task is None:
         return f"{file.parent}: what the model is made of is not known: {missing}"
     module: nn.Module = deepcopy(task.module)
+    content = read_end_file(file.parent, file.name)
     try:
-        module.load_state_dict(load_file(file))
-    except (OSError, SafetensorError) as problem:
+        module.load_state_dict(load_tensors(content))
+    except SafetensorError as problem:
         raise StorageError(f"{file}: cannot be read: {problem}") from None
     except RuntimeError as problem:
         why = str(problem).splitlines()[-1].strip()

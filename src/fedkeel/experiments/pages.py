@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedkeel.errors import StorageError
-from fedkeel.experiments import COMPARISON_FILE, OUTCOME_JSON
+from fedkeel.experiments import COMPARISON_FILE, OUTCOME_FILE
 from fedkeel.experiments.comparison import Comparison, kept_trials
 from fedkeel.experiments.kept_runs import reported_run, told_apart
 from fedkeel.experiments.study_pages import study_sections
@@ -84,7 +84,7 @@ def parts_of(directory: Path) -> PageParts:
         return _comparison_parts(comparison, kept_trials(comparison, directory), directory)
     if (directory / SWEEP_FILE).exists():
         return _sweep_parts(directory)
-    if (directory / OUTCOME_JSON).exists():
+    if (directory / OUTCOME_FILE).exists():
         from fedkeel.experiments.reproduce.page import kept_document  # noqa: PLC0415  heavy
 
         kept = kept_document(directory)

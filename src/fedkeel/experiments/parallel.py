@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
@@ -60,5 +61,8 @@ def _call(function: Callable[..., Found], *arguments: Any) -> Found:
 
 
 def _prepare_worker() -> None:
+    """Leave Ctrl-C and a closed terminal to the main process, which ends this one at once."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))
     torch.set_num_threads(1)

@@ -39,7 +39,7 @@ class _Section(BaseModel):
 def _read_noise(given: object) -> list[str] | None:
     """Check the expressions of noise; one alone may stand without a list."""
     texts: list[Any] = list(given) if isinstance(given, list | tuple) else [given]
-    if not texts or (len(texts) == 1 and _is_none(texts[0])):
+    if not texts or (len(texts) == 1 and is_none(texts[0])):
         return None
     for text in texts:
         check_text("data.noise", parse_noise, text)
@@ -47,7 +47,7 @@ def _read_noise(given: object) -> list[str] | None:
 
 
 def _read_augment(given: object) -> Any:
-    if _is_none(given):
+    if is_none(given):
         return None
     check_text("data.augment", parse_augment, given)
     return given
@@ -60,7 +60,7 @@ def is_init_expression(text: str) -> bool:
 
 def _read_init(given: object) -> Any:
     """Check what initial weights are asked for; an expression is kept with all its arguments spelled out."""
-    if _is_none(given):
+    if is_none(given):
         return None
     if not isinstance(given, str) or not given.strip():
         raise ConfigError(
@@ -70,7 +70,8 @@ def _read_init(given: object) -> Any:
     return repr(check_text("model.init", parse_init, given)) if is_init_expression(given) else given
 
 
-def _is_none(given: object) -> bool:
+def is_none(given: object) -> bool:
+    """Tell whether a setting asks for nothing."""
     return given is None or (isinstance(given, str) and given.strip().lower() == NONE)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import shlex
 from collections.abc import Callable, Sequence
@@ -14,10 +13,11 @@ from fedkeel.errors import ConfigError
 from fedkeel.experiments import sweep_report
 from fedkeel.experiments.comparison import SPEED_ONLY, PlannedRun, changes
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.experiments.parallel import run_in_parallel
+from fedkeel.experiments.placement import ONE_BY_ONE, Placement, play_planned
 from fedkeel.experiments.scoring import check_scoring
 from fedkeel.experiments.sweep_report import SWEEP_FILE
 from fedkeel.files import storage_errors, write_durably
+from fedkeel.jsonfiles import json_text, sealed
 from fedkeel.report import Measure, Trial, parse_measure
 from fedkeel.report.table_columns import COLUMNS, parse_columns
 from fedkeel.studies.artifacts import open_directory
@@ -107,7 +107,7 @@ class Sweep(NamedTuple):
     def jobs(self, out: Path) -> list[PlannedRun]:
         """Return the runs, seed after seed."""
         return [
-            PlannedRun(value, self.experiment(value, seed), out / _folder(value) / f"seed-{seed}")
+            PlannedRun(value, self.experiment(value, seed), out / value_folder(value) / f"seed-{seed}")
             for seed in self.seeds
             for value in self.values
         ]
@@ -120,40 +120,20 @@ class Sweep(NamedTuple):
 
 
 def play(
-    sweep: Sweep, out: Path, *, workers: int = 1, done: Callable[[Trial, int, bool], None] | None = None
+    sweep: Sweep,
+    out: Path,
+    *,
+    placement: Placement = ONE_BY_ONE,
+    done: Callable[[Trial, int, bool], None] | None = None,
 ) -> list[Trial]:
-    """Run what is not run yet, `workers` at a time.
+    """Run what is not run yet, where `placement` says.
 
     `done` hears of each run, how many there are now, and whether it was there already.
     """
     open_directory(out, "sweep", sweep.settings())
-    jobs = sweep.jobs(out)
-    trials: dict[tuple[str, int], Trial] = {}
-
-    def take(trial: Trial, *, kept: bool = False) -> None:
-        trials[trial.method, trial.seed] = trial
-        if done is not None:
-            done(trial, len(trials), kept)
-
-    open_jobs = []
-    for job in jobs:
-        rows = job.finished()
-        if rows is None:
-            open_jobs.append(job)
-        else:
-            take(Trial(job.method, job.seed, rows), kept=True)
-    if workers == 1:
-        for job in open_jobs:
-            take(_run(job.method, job.experiment.table(), str(job.directory)))
-    elif open_jobs:
-        calls = {j.directory: (j.method, j.experiment.table(), str(j.directory)) for j in open_jobs}
-        run_in_parallel(_run, calls, workers, lambda _, trial: take(trial))
-    return [trials[value, seed] for value in sweep.values for seed in sweep.seeds]
-
-
-def _run(label: str, table: dict[str, Any], directory: str) -> Trial:
-    """Do one run; a worker of its own gives it one thread, so that workers do not fight for cores."""
-    return PlannedRun(label, Experiment.from_table(table), Path(directory)).run()
+    trials = play_planned(sweep.jobs(out), out, placement, done)
+    found = {(trial.method, trial.seed): trial for trial in trials}
+    return [found[value, seed] for value in sweep.values for seed in sweep.seeds]
 
 
 def report(sweep: Sweep, trials: Sequence[Trial], out: Path) -> dict[str, Any]:
@@ -178,10 +158,11 @@ def report(sweep: Sweep, trials: Sequence[Trial], out: Path) -> dict[str, Any]:
         "runs": runs,
     }
     with storage_errors(out):
-        write_durably(out / SWEEP_FILE, json.dumps(found, ensure_ascii=False, indent=2).encode())
+        write_durably(out / SWEEP_FILE, json_text(sealed(found), indent=2).encode())
     return found
 
 
-def _folder(value: str) -> str:
+def value_folder(value: str) -> str:
+    """Return a directory's name for a value: readable, and of its own for every value."""
     name = re.sub(r"[^A-Za-z0-9.+-]+", "-", value).strip(".")
     return name if name == value and name else f"{name[:40]}-{hashlib.sha256(value.encode()).hexdigest()[:6]}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from fedkeel.columns import is_accuracy
 from fedkeel.experiments.scoring import check_measures
+from fedkeel.jsonfiles import Shape, read_object
 from fedkeel.report import Trial, find_verdict, parse_measure, reachable_target, summarise
 from fedkeel.report.choosing import choose
 from fedkeel.report.measures import FINAL, Measure
@@ -18,6 +18,25 @@ from fedkeel.report.tables import by_method, score, why_diverged
 from fedkeel.running.run_directory import read_rows
 
 SWEEP_FILE = "sweep.json"
+
+
+class _SweptRun(Shape):
+    value: str
+    seed: int
+    directory: str
+    problem: str | None = None
+
+
+class _SweepShape(Shape):
+    """What the file of a sweep must hold."""
+
+    over: str
+    measure: str
+    best: str | None
+    target: float | None
+    table: list[dict[str, Any]]
+    verdict: dict[str, Any]
+    runs: list[_SweptRun]
 
 
 def describe(
@@ -56,7 +75,8 @@ def describe(
 
 def read_sweep(directory: Path, columns: str | None = None) -> dict[str, Any]:
     """Return a finished sweep's numbers as they were written; with other columns they are counted again."""
-    found: dict[str, Any] = json.loads((directory / SWEEP_FILE).read_text())
+    fix = "run the same `fedkeel sweep` line again to write it anew"
+    found = read_object(directory / SWEEP_FILE, fix, _SweepShape)
     found["directory"] = str(directory)
     if columns is None:
         return found

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from fedkeel.errors import ConfigError, Diverged, Stopped
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.expression import parse
+from fedkeel.experiments.placement import ONE_BY_ONE, Placement
 from fedkeel.running.callbacks import Callback
 from fedkeel.running.round import Row
 from fedkeel.running.selection import ON_TEST_SET, Selection
@@ -81,6 +82,7 @@ class PrunedTrial(Callback):
 
     def __init__(self, trial: Any, pruned: type[Exception]) -> None:
         self.selection, self.last, self.column = Selection(), 0.0, ""
+        self.reports: dict[int, float] = {}
         self._trial, self._pruned = trial, pruned
 
     def on_round_end(self, row: Row) -> None:
@@ -89,9 +91,19 @@ class PrunedTrial(Callback):
         if score is None:
             return
         self.last, self.column = score, self.selection.column(row)
+        self.reports[row["round"]] = score
         self._trial.report(score, row["round"])
         if self._trial.should_prune():
             raise self._pruned
+
+
+class EndedTrial(NamedTuple):
+    """How a trial ended (as Optuna names it), its last score, whose it is, and its scores by round."""
+
+    state: str
+    value: float | None
+    column: str | None
+    reports: dict[int, float]
 
 
 class Tuned(NamedTuple):
@@ -132,6 +144,8 @@ def tune(
     *,
     trials: int = 20,
     seed: int = 0,
+    at_once: int = 1,
+    placement: Placement = ONE_BY_ONE,
     there: Callable[[int], None] | None = None,
     told: Callable[[int, str, float | None, Mapping[str, Any]], None] | None = None,
 ) -> Tuned:
@@ -140,8 +154,10 @@ def tune(
     The accuracy is that of validation data (`data.validation`) where there is some, else of the test set.
     Trials are counted over all calls; each draws from the seed and its own number, so a search that was
     interrupted finds what an uninterrupted one does. A trial is pruned where its accuracy after some rounds
-    is below the median of the others at that point. `there` hears how many trials there are already, `told`
-    of each trial: its number, how it ended ("complete", "pruned" or "fail": it diverged), accuracy, settings.
+    is below the median of the others at that point. `at_once` trials are drawn together and run where
+    `placement` says: they know of the ones before them, not of each other. `there` hears how many trials
+    there are already, `told` of each trial: its number, how it ended ("complete", "pruned" or "fail": it
+    diverged), accuracy, settings.
     """
     optuna = _optuna()
     _check(base, knobs)
@@ -154,45 +170,86 @@ def tune(
             storage=optuna.storages.JournalStorage(backend),
             load_if_exists=True,
             direction="maximize",
-            pruner=optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=max(1, base.rounds // 5)),
         )
-    before = len(_over(study))
+    known = {_number(trial, index): trial for index, trial in enumerate(_over(study))}
     if there is not None:
-        there(before)
-    for number in range(before, trials):
-        study.sampler = optuna.samplers.TPESampler(seed=_sampler_seed(seed, number))
-        trial = study.ask()
-        chosen = {
-            name: _suggest(trial, name, made)
-            for one in knobs
-            for name, made in zip(one.names, one.ranges, strict=True)
-        }
-        try:
-            state, value = _attempt(base, knobs, chosen, trial, optuna)
-        except Stopped:
-            raise Stopped(f"stopped in trial {number + 1} of {trials}, which begins anew") from None
-        study.tell(trial, value if state == optuna.trial.TrialState.COMPLETE else None, state=state)
+        there(len(known))
+
+    def take(number: int, ended: EndedTrial) -> None:
+        drawn = asked[number]
+        known[number] = optuna.trial.create_trial(
+            state=optuna.trial.TrialState[ended.state],
+            value=ended.value if ended.state == "COMPLETE" else None,
+            params=drawn.params,
+            distributions=drawn.distributions,
+            user_attrs={"number": number, **({} if ended.column is None else {"column": ended.column})},
+            intermediate_values=ended.reports,
+        )
+        study.add_trial(known[number])
         if told is not None:
-            told(number, state.name.lower(), value, chosen)
+            told(number, ended.state.lower(), ended.value, drawn.params)
+
+    for start in range(0, trials, at_once):
+        numbers = [number for number in range(start, min(start + at_once, trials)) if number not in known]
+        earlier = [known[number] for number in sorted(known) if number < start]
+        asked = {number: _ask(earlier, knobs, _sampler_seed(seed, number)) for number in numbers}
+        jobs = {number: (base.table(), knobs, dict(one.params), earlier) for number, one in asked.items()}
+        try:
+            if placement.one_by_one:
+                for number, arguments in jobs.items():
+                    take(number, attempt(*arguments))
+            else:
+                placement.run(attempt, jobs, out, take)
+        except Stopped:
+            left = min(number for number in numbers if number not in known)
+            raise Stopped(f"stopped in trial {left + 1} of {trials}, which begins anew") from None
     return _summary(study, knobs, optuna)
 
 
-def _attempt(
-    base: Experiment, knobs: Sequence[SearchedSetting], chosen: Mapping[str, Any], trial: Any, optuna: Any
-) -> tuple[Any, float | None]:
-    """Train with the chosen settings; return how it ended and the last accuracy."""
+def attempt(
+    table: Mapping[str, Any],
+    knobs: Sequence[SearchedSetting],
+    chosen: Mapping[str, Any],
+    earlier: Sequence[Any],
+) -> EndedTrial:
+    """Train with the chosen settings, pruned where earlier trials did better; return how it ended."""
+    optuna, base = _optuna(), Experiment.from_table(table)
     experiment = base.with_settings([one.setting(chosen) for one in knobs])
-    states, reported = optuna.trial.TrialState, PrunedTrial(trial, optuna.TrialPruned)
+    pruner = optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=max(1, base.rounds // 5))
+    trial = _study_of(earlier, pruner=pruner).ask()
+    reported = PrunedTrial(trial, optuna.TrialPruned)
+    state = "COMPLETE"
     try:
         with warnings.catch_warnings():  # that it selects on the test set is said once, at the end
             warnings.filterwarnings("ignore", message=f".*{re.escape(ON_TEST_SET)}")
             experiment.train(callback=reported)
     except optuna.TrialPruned:
-        return states.PRUNED, reported.last
+        state = "PRUNED"
     except Diverged:
-        return states.FAIL, None
-    trial.set_user_attr("column", reported.column)
-    return states.COMPLETE, reported.last
+        return EndedTrial("FAIL", None, None, {})
+    return EndedTrial(state, reported.last, reported.column, reported.reports)
+
+
+def _ask(earlier: Sequence[Any], knobs: Sequence[SearchedSetting], seed: int) -> Any:
+    """Return a trial with settings drawn in the knowledge of earlier ones."""
+    trial = _study_of(earlier, sampler=_optuna().samplers.TPESampler(seed=seed)).ask()
+    for one in knobs:
+        for name, made in zip(one.names, one.ranges, strict=True):
+            _suggest(trial, name, made)
+    return trial
+
+
+def _study_of(earlier: Sequence[Any], **options: Any) -> Any:
+    """Return a study in memory that knows of some trials."""
+    study = _optuna().create_study(direction="maximize", **options)
+    study.add_trials(earlier)
+    return study
+
+
+def _number(trial: Any, index: int) -> int:
+    """Return a finished trial's number; journals of older versions do not hold it."""
+    number: int = trial.user_attrs.get("number", index)
+    return number
 
 
 def _suggest(trial: Any, name: str, made: Range) -> Any:

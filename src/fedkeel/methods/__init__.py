@@ -24,10 +24,12 @@ from fedkeel.methods.fedspeed import FedSpeed
 from fedkeel.methods.mimelite import MimeLite
 from fedkeel.methods.moon import MOON
 from fedkeel.methods.nesterov import FedANAG, FedLNAG
+from fedkeel.methods.private import Private, private
 from fedkeel.methods.relaxed import Adaptive, Decayed, FedInit, Relaxed, relaxed
 from fedkeel.methods.scaffold import SCAFFOLD
 from fedkeel.methods.sharp import FedGamma, MoFedSAM, Sharpened, sharp
 from fedkeel.methods.stages import Stages, stages
+from fedkeel.references import add_references
 
 METHODS: tuple[Callable[..., Algorithm], ...] = (
     FedAvg,
@@ -53,6 +55,10 @@ METHODS: tuple[Callable[..., Algorithm], ...] = (
     FedInit,
     MoFedSAM,
     FedGamma,
+)
+add_references("methods", *METHODS)
+add_references(
+    "plug-ins", Relaxed, relaxed, Decayed, Adaptive, Sharpened, sharp, Stages, stages, private, Private
 )
 
 __all__ = [
@@ -82,9 +88,11 @@ __all__ = [
     "FedYogi",
     "MimeLite",
     "MoFedSAM",
+    "Private",
     "Relaxed",
     "Sharpened",
     "Stages",
+    "private",
     "relaxed",
     "sharp",
     "stages",

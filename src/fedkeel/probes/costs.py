@@ -51,7 +51,7 @@ class Costs(Probe):
         """Count the round."""
         down = seen.row["bytes_down"]
         if self.downlink == "broadcast":
-            down //= len(seen.clients)
+            down //= len(seen.row["cohort"])
         counted = seen.passes is not None
         gradients, forwards = seen.passes or (0, 0)
         spent = [down + seen.row["bytes_up"], gradients, forwards]

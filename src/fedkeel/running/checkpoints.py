@@ -6,6 +6,8 @@ that are needed, and of a client in several the newest holds. A new segment take
 much larger than itself, so the cost of a checkpoint follows the clients that took part, never the population,
 and all segments together stay below twice the memories there are. The checkpoint after a run's last round
 holds the memories only where they are asked for, and says how many it leaves out.
+
+`checkpoint.json` says which run it is of; one of another run, or under another round's name, is passed over.
 """
 
 from __future__ import annotations
@@ -24,8 +26,10 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from fedkeel.errors import StorageError
-from fedkeel.files import storage_errors, sync_directory
+from fedkeel.files import create, read_whole, refuse_link, storage_errors, sync, sync_directory
+from fedkeel.jsonfiles import Shape, fitting, parse_object
 from fedkeel.running import segments
+from fedkeel.running.row_files import RunKey
 from fedkeel.running.store import Store
 
 _SERVER, _MEMORIES, _INDEX = "server.safetensors", "memories.safetensors", "checkpoint.json"
@@ -38,6 +42,17 @@ class Segment(NamedTuple):
     folder: str
     sha256: str
     clients: np.ndarray
+
+
+class _IndexShape(Shape):
+    """What `checkpoint.json` must hold."""
+
+    values: dict[str, Any]
+    sha256: dict[str, str]
+    segments: list[list[str | int]]
+    left_out: int = 0
+    run: str | None = None  # this and the round: None in those that are older
+    round: int | None = None
 
 
 class Loaded(NamedTuple):
@@ -55,8 +70,8 @@ class Loaded(NamedTuple):
 class Checkpoints:
     """The checkpoints of one run directory."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path / "checkpoints"
+    def __init__(self, path: Path, run: RunKey | None = None) -> None:
+        self.path, self.run = path / "checkpoints", run  # None: of any run
         self._segments: list[Segment] = []
         self.latest: str | None = None
 
@@ -84,6 +99,7 @@ class Checkpoints:
             listed = [[segment.folder, segment.sha256, len(segment.clients)] for segment in kept]
             left_out = 0 if memories else len(store)
             index = {"values": dict(values), "sha256": hashes, "segments": listed, "left_out": left_out}
+            index |= {"round": round, "run": "" if self.run is None else self.run.sha256}
             _write(temporary / _INDEX, json.dumps({**index, "own": _digest(index)}).encode())
             sync_directory(temporary)
             shutil.rmtree(self.path / name, ignore_errors=True)  # a damaged one that was passed over
@@ -100,26 +116,36 @@ class Checkpoints:
 
     def read(self, report: Callable[[str], None]) -> Loaded | None:
         """Return the newest whole checkpoint; damaged ones are reported and passed over."""
+        with storage_errors(self.path):
+            refuse_link(self.path)
         for unfinished in self.path.glob(".*.tmp"):
             shutil.rmtree(unfinished, ignore_errors=True)
         folders = sorted((p for p in self.path.glob("round-*") if p.is_dir()), reverse=True)
+        problems = []
         for folder in folders:
             try:
                 loaded = self._read(folder)
             except (OSError, ValueError, KeyError, SafetensorError) as problem:
+                problems.append(f"{folder.name}: {problem}")
                 report(f"{folder}: damaged ({problem}); going back to the checkpoint before")
                 continue
             return loaded
         if folders:
             raise StorageError(
-                f"{self.path}: none of {len(folders)} checkpoints is whole: start anew elsewhere"
+                f"{self.path}: none of {len(folders)} checkpoints can be used ({problems[0]}): restore one, "
+                "or start anew in another directory"
             )
         return None
 
     def _read(self, folder: Path) -> Loaded:
-        index = json.loads((folder / _INDEX).read_text())
-        if index.pop("own") != _digest(index):
+        index = parse_object(read_whole(folder / _INDEX))
+        if index.pop("own", None) != _digest(index):
             raise ValueError(f"{_INDEX} does not match its hash")
+        fitting(index, _IndexShape)
+        if folder.name != f"round-{index.get('round', index['values'].get('round', 0)):08d}":
+            raise ValueError("it is the checkpoint of another round")
+        if self.run is not None and not self._is_ours(index.get("run")):
+            raise ValueError("it is a checkpoint of another run")
         tensors = load(_checked(folder / _SERVER, index["sha256"][_SERVER]).read_bytes())
         found = [
             Segment(name, sha256, np.array(segments.clients_of(_checked(self._memories(name), sha256))))
@@ -127,6 +153,11 @@ class Checkpoints:
         ]
         self._segments, self.latest = found, folder.name
         return Loaded(index["values"], tensors, self._newest(found), index.get("left_out", 0))
+
+    def _is_ours(self, run: str | None) -> bool:
+        """Tell whether a checkpoint is of this run; a run that is older than such marks has some without."""
+        assert self.run is not None
+        return self.run.older if run is None else run == self.run.sha256
 
     def _newest(self, found: list[Segment]) -> Iterator[tuple[int, dict[str, Tensor]]]:
         """Yield each client once, from the newest segment that holds it."""
@@ -142,6 +173,7 @@ class Checkpoints:
 
     def _fresh(self, name: str) -> Path:
         """Return a new empty directory; that of all checkpoints is made durable when it is made."""
+        refuse_link(self.path)
         if not self.path.exists():
             self.path.mkdir(parents=True)
             sync_directory(self.path.parent)
@@ -156,9 +188,9 @@ class Checkpoints:
         needed = set(sorted(needed)[-count:])
         for name in tuple(needed):
             try:
-                index = json.loads((self.path / name / _INDEX).read_text())
+                index = fitting(parse_object(read_whole(self.path / name / _INDEX)), _IndexShape)
                 needed |= {segment[0] for segment in index["segments"]}
-            except (OSError, ValueError, KeyError):
+            except (OSError, ValueError):
                 continue  # a damaged one needs nothing
         for name in set(present) - needed:
             shutil.rmtree(self.path / name, ignore_errors=True)
@@ -183,10 +215,9 @@ def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _write(path: Path, content: bytes) -> str:
-    with path.open("wb") as file:
+    with create(path) as file:
         file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+        sync(file)
     return hashlib.sha256(content).hexdigest()
 
 

@@ -11,7 +11,7 @@ from safetensors.torch import save
 from torch import nn
 
 from fedkeel.client_table import ClientTable
-from fedkeel.files import json_text
+from fedkeel.jsonfiles import json_text
 from fedkeel.running.clients import evaluate_clients
 from fedkeel.running.panel import MethodMemories
 from fedkeel.running.result import BestRound, Result

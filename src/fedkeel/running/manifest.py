@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 import sys
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,14 +19,22 @@ from fedkeel.data import Federation
 from fedkeel.data.labels import class_names, count_labels
 from fedkeel.errors import StorageError
 from fedkeel.identity import stable_name
+from fedkeel.jsonfiles import FORMAT
 from fedkeel.methods.stages import Stages
+from fedkeel.options import DEPLOYED
 from fedkeel.oracle import Oracle
 from fedkeel.running.round import RunContext
-from fedkeel.running.run_directory import RunDirectory
+from fedkeel.running.run_directory import RunDirectory, read_manifest
 from fedkeel.settings import RunSettings
 from fedkeel.version import __version__
 
 _CLIENTS_COUNTED, _CLASSES_COUNTED = 100, 200  # at most, for the picture of the split
+_SAME_BITS = {
+    "serial",
+    "processes",
+    "ray",
+    DEPLOYED,
+}  # engines that take a client's steps one after the other
 _EVALUATED_ON = {"test": "test set", "clients": "all clients' data", "nothing": "nothing"}
 
 
@@ -33,12 +42,14 @@ def manifest_of(context: RunContext) -> dict[str, Any]:
     """Return all that a later reader needs to understand or repeat this run."""
     settings, identity = context.settings, identity_of(context)
     return {
+        "format": FORMAT,
         "identity": identity,
         "rounds": settings.rounds,
         "engine": context.engine.name,
         "threads": context.engine.threads,
         "engine_choice": context.choice.describe(),
         "data": {**_data_of(settings.federation), "evaluated_on": _EVALUATED_ON[settings.evaluated_on]},
+        **({} if settings.attack is None else {"hostile": sorted(settings.hostile)}),
         **_labels_of(settings.federation),
         "versions": {
             "fedkeel": __version__,
@@ -94,8 +105,12 @@ def identity_of(context: RunContext) -> dict[str, Any]:
         "reducer": stable_name(settings.reducer),
         "device": oracle.device.type,
     }
+    if settings.attack is not None:
+        identity["attack"] = stable_name(settings.attack)
     if context.panel.asked:
         identity["probes"] = [stable_name(probe) for probe in context.panel.asked]
+    if settings.faults is not None:
+        identity["faults"] = stable_name(settings.faults)
     if not (stages.needs_horizon or settings.work.needs_horizon):
         del identity["rounds"]  # a run may be made longer
     return identity
@@ -149,7 +164,7 @@ def same_experiment(directory: RunDirectory, manifest: Mapping[str, Any]) -> dic
 
     Its checkpoints hold the weights it began with: a model with others may go on with it.
     """
-    before = directory.manifest()
+    before = read_manifest(directory.path)
     told, asked = (
         {
             **one["identity"],
@@ -181,6 +196,25 @@ def _evaluated_on(manifest: Mapping[str, Any]) -> str:
     return told or next(
         key for key, text in _EVALUATED_ON.items() if text == manifest["data"]["evaluated_on"]
     )
+
+
+def warn_of_other_bits(before: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
+    """Warn where a run goes on by other means than it was begun with: sums may come out in another order.
+
+    Engines that take a client's steps one after the other give the same bits.
+    """
+    told, now = (
+        {"engine": one["engine"], "threads": one["threads"], **one["versions"]} for one in (before, manifest)
+    )
+    if {told["engine"], now["engine"]} <= _SAME_BITS:
+        del now["engine"]
+    differing = [f"{key} {told.get(key)} (now {now[key]})" for key in now if told.get(key) != now[key]]
+    if differing:
+        warnings.warn(
+            f"the run was begun with {', '.join(differing)}: it goes on, but its last bits may differ from "
+            "those of an uninterrupted run",
+            stacklevel=4,
+        )
 
 
 def same_start(before: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from fedkeel.columns import RUN_COLUMNS
+from fedkeel.columns import EVENT_COLUMNS, RUN_COLUMNS
 from fedkeel.errors import ConfigError
 from fedkeel.layout import Layout
 from fedkeel.oracle import Oracle
@@ -15,6 +15,7 @@ from fedkeel.probes import DEFAULT, Probe
 from fedkeel.probes.base import Columns, RoundView, RunView
 from fedkeel.probes.client import ClientProbes
 from fedkeel.records import ClientMemory, Record, RecordList, leaves, rebuild
+from fedkeel.running.privacy import privacy_probes
 from fedkeel.settings import RunSettings
 from fedkeel.vector import Vector
 
@@ -98,8 +99,11 @@ class ProbePanel(NamedTuple):
 
 
 def worth_keeping(memory: ClientMemory) -> bool:
-    """Tell whether a client keeps anything: most methods' clients do not, and cost the store nothing."""
-    return next(leaves(memory), None) is not None
+    """Tell whether a client keeps anything here: most methods' clients do not, and cost the store nothing.
+
+    Of a memory that lies elsewhere only the shape is known: its tensors are on torch's device "meta".
+    """
+    return any(not tensor.is_meta for _, tensor in leaves(memory))
 
 
 def assemble(settings: RunSettings, oracle: Oracle) -> ProbePanel:
@@ -111,13 +115,14 @@ def assemble(settings: RunSettings, oracle: Oracle) -> ProbePanel:
     read = (getattr(part.until, "probe", None) for part in stages.parts)
     asked = tuple(dict.fromkeys([*settings.probes, *(probe for probe in read if probe is not None)]))
     kinds = {type(probe) for probe in asked}
-    panel = ProbePanel((*(probe for probe in DEFAULT if type(probe) not in kinds), *asked), asked)
+    always = (probe for probe in (*DEFAULT, *privacy_probes(settings)) if type(probe) not in kinds)
+    panel = ProbePanel((*always, *asked), asked)
     run = run_view(settings, oracle)
     columns: dict[str, Probe] = {}
     for probe in panel.probes:
         probe.check(run)
         for name in probe.names(oracle.layout):
-            if name in RUN_COLUMNS or name in settings.task.metrics:
+            if name in (*RUN_COLUMNS, *EVENT_COLUMNS) or name in settings.task.metrics:
                 owner = "a metric of the task" if name in settings.task.metrics else "the run itself"
                 raise ConfigError(
                     f"probes: {probe!r} reports {name!r}, which is a column of {owner}: rename it"

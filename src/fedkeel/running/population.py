@@ -26,12 +26,12 @@ class Population(NamedTuple):
 
     def draw(self, round: int) -> list[int]:
         """Return a round's clients in drawn order; never empty, and never O(population)."""
-        rng = Stream(self.seed).branch("cohort", round).numpy()
+        rng = self._rng(round)
         size = self.size
         if self.bernoulli:
             size = 0
             while size == 0:  # an empty cohort is drawn again
-                size = int(rng.binomial(self.clients, self.size / self.clients))
+                size = self._number(rng)
         return [int(client) for client in rng.choice(self.clients, size=size, replace=False)]
 
     def weigh(self, clients: list[int]) -> list[float]:
@@ -41,7 +41,16 @@ class Population(NamedTuple):
     def cohort(self, round: int, rounds: int, clients: list[int]) -> Cohort:
         """Describe the accepted clients to the server."""
         share = sum(self.weigh(clients)) / self.whole
-        return Cohort(round, rounds, len(clients), share, Stream(self.seed).branch("server", round))
+        stream = Stream(self.seed).branch("server", round)
+        redrawn = self.bernoulli and self._number(self._rng(round)) == 0
+        return Cohort(round, rounds, len(clients), share, stream, self.size, redrawn)
+
+    def _rng(self, round: int) -> np.random.Generator:
+        return Stream(self.seed).branch("cohort", round).numpy()
+
+    def _number(self, rng: np.random.Generator) -> int:
+        """Draw how many of the clients take part, each with the same probability."""
+        return int(rng.binomial(self.clients, self.size / self.clients))
 
     @classmethod
     def of(cls, settings: RunSettings) -> Population:

@@ -10,11 +10,12 @@ from typing import Any
 from torch import Tensor
 
 from fedkeel.errors import ConfigError
+from fedkeel.interrupts import uninterrupted
 from fedkeel.records import ClientMemory, leaves, rebuild
 from fedkeel.running.checkpoints import Checkpoints, Loaded
-from fedkeel.running.interrupts import uninterrupted
 from fedkeel.running.requests import RunRequests
 from fedkeel.running.round import RunState
+from fedkeel.running.row_files import RunKey
 from fedkeel.running.run_directory import RunDirectory
 from fedkeel.running.session import Session
 
@@ -31,6 +32,10 @@ class Recorder:
         self._last = time.monotonic()
         self._written = 0  # rows on disk
 
+    def belong_to(self, manifest: Mapping[str, Any]) -> None:
+        """Tie what is read and written to the run with this manifest."""
+        self.directory.key = self.checkpoints.run = RunKey.of(manifest)
+
     def restore(self, session: Session) -> None:
         """Set a fresh session to the newest whole checkpoint, and cut the rows after it."""
         loaded = self.checkpoints.read(report=lambda text: warnings.warn(text, stacklevel=4))
@@ -44,7 +49,9 @@ class Recorder:
                 f"clients' memories were not kept: train all {rounds} rounds in another directory; a run "
                 "that is to go on later keeps them with keep_memories=True (--keep-memories)"
             )
-        session.history[:] = self.directory.keep_rows(done)
+        session.history[:] = self.directory.keep_rows(
+            done, None if loaded is None else loaded.values.get("rows")
+        )
         self._written = done
         if loaded is not None:
             session.state = unpack(session, loaded)
@@ -78,6 +85,7 @@ class Recorder:
         with uninterrupted():
             self._append(session)
             self.directory.sync_rows()
+            values["rows"] = self.directory.rows_sha256
             self.checkpoints.write(state.round, values, tensors, session.store, memories=memories)
         self._last = time.monotonic()
 

@@ -7,10 +7,12 @@ import time
 from typing import Any, NamedTuple
 
 from fedkeel.algorithm import Algorithm, model_of
-from fedkeel.columns import VALIDATION
+from fedkeel.columns import ATTACK_SUCCESS, LEFT_OUT, LOST_WORKERS, VALIDATION
 from fedkeel.data.samples import as_samples
-from fedkeel.engines.contract import Choice, CohortResult, Engine, RoundRequest
-from fedkeel.errors import Diverged
+from fedkeel.engines.contract import Choice, CohortResult, Engine, RoundRequest, UploadShapes
+from fedkeel.engines.outcome import upload_shapes
+from fedkeel.errors import Diverged, TooFewClients
+from fedkeel.layout import worst_layer
 from fedkeel.methods.stages import Stages
 from fedkeel.oracle import Oracle
 from fedkeel.probes.base import Columns, RoundView
@@ -22,6 +24,8 @@ from fedkeel.settings import RunSettings
 from fedkeel.vector import Vector, norm
 
 Row = dict[str, Any]
+
+_SHOWN_FAILURES = 5
 
 
 class RunState(NamedTuple):
@@ -36,7 +40,10 @@ class RunState(NamedTuple):
 
 
 class RunContext(NamedTuple):
-    """Everything that is fixed for a run; `stages` have their boundaries in rounds."""
+    """Everything that is fixed for a run; `stages` have their boundaries in rounds.
+
+    `shapes` are those of each stage's uploads, filled in when a stage has its first round.
+    """
 
     settings: RunSettings
     stages: Stages
@@ -45,6 +52,7 @@ class RunContext(NamedTuple):
     oracle: Oracle
     panel: ProbePanel
     choice: Choice
+    shapes: dict[int, UploadShapes | None]
 
     def algorithm(self, state: RunState) -> Algorithm:
         """Return the method of the present stage."""
@@ -55,6 +63,17 @@ class RunContext(NamedTuple):
         return model_of(self.algorithm(state), state.server)
 
 
+class RoundLimits(NamedTuple):
+    """A factor on a round's local rate, and the norm and training loss beyond which the round diverged."""
+
+    rate: float = 1.0
+    norm: float = math.inf
+    train_loss: float = math.inf
+
+
+NO_LIMITS = RoundLimits()
+
+
 class FinishedRound(NamedTuple):
     """A round that was run and aggregated: the states around it, what was asked, and what came back."""
 
@@ -62,6 +81,11 @@ class FinishedRound(NamedTuple):
     request: RoundRequest
     result: CohortResult
     after: RunState
+
+    @property
+    def accepted(self) -> list[int]:
+        """Return the clients whose results count, in drawn order."""
+        return accepted_clients(self.request, self.result)
 
 
 class RoundOutcome(NamedTuple):
@@ -73,34 +97,72 @@ class RoundOutcome(NamedTuple):
     seconds: dict[str, float]
 
 
-def play_round(context: RunContext, state: RunState, store: Store) -> RoundOutcome:
+def play_round(
+    context: RunContext, state: RunState, store: Store, limits: RoundLimits = NO_LIMITS
+) -> RoundOutcome:
     """Play one round."""
-    request = prepare(context, state)
+    request = prepare(context, state, limits.rate)
     result = context.engine.run(request, memories_of(context, state, store, request))
+    check_quorum(context, request, result)
     finished = FinishedRound(state, request, result, aggregate(context, state, request, result))
     trained = time.perf_counter()
     scores = evaluate(context, finished.after)
     evaluated = time.perf_counter()
     row = describe(context, finished, scores)
+    check_numbers(context, finished, row, limits)
     columns, probes = report(context, finished, row)
     seconds = {"evaluation": evaluated - trained, "probes": time.perf_counter() - evaluated}
     after = finished.after._replace(probes=probes)
     return RoundOutcome(after, kept_memories(finished), row | columns, seconds)
 
 
-def prepare(context: RunContext, state: RunState) -> RoundRequest:
-    """Draw a round's cohort and return what it is sent."""
+def prepare(context: RunContext, state: RunState, rate: float = 1.0) -> RoundRequest:
+    """Draw a round's cohort and return what it is sent; `rate` is a factor on the local learning rate."""
     settings, algorithm = context.settings, context.algorithm(state)
     clients = context.population.draw(state.round)
     return RoundRequest(
         algorithm,
         state.round,
-        settings.work.rate(state.round, settings.rounds),
+        settings.work.rate(state.round, settings.rounds) * rate,
         algorithm.broadcast(state.server),
         state.buffers,
         clients,
         context.population.weigh(clients),
         context.panel.at_clients(state.probes, state.round, settings.rounds),
+        _shapes(context, state) if settings.leaves_out else None,
+        state.stage,
+    )
+
+
+def _shapes(context: RunContext, state: RunState) -> UploadShapes | None:
+    """Return the shapes that uploads of the present stage must have."""
+    if state.stage not in context.shapes:
+        algorithm = context.algorithm(state)
+        down = algorithm.broadcast(state.server)
+        context.shapes[state.stage] = upload_shapes(algorithm, down, state.x0)
+    return context.shapes[state.stage]
+
+
+def accepted_clients(request: RoundRequest, result: CohortResult) -> list[int]:
+    """Return the clients of a round whose results count, in drawn order."""
+    left_out = {failure.client for failure in result.left_out}
+    return [client for client in request.clients if client not in left_out]
+
+
+def check_quorum(context: RunContext, request: RoundRequest, result: CohortResult) -> None:
+    """Raise where too few of a round's clients answered; `Diverged` where that is all that is wrong."""
+    settings, drawn = context.settings, len(request.clients)
+    answered, needed = len(result.clients), settings.quorum(drawn)
+    if answered >= needed:
+        return
+    diverged = [failure.diverged for failure in result.left_out]
+    if diverged[0] is not None and None not in diverged:
+        raise diverged[0]
+    told = "; ".join(f"client {one.client}: {one.reason}" for one in result.left_out[:_SHOWN_FAILURES])
+    more = len(result.left_out) - _SHOWN_FAILURES
+    raise TooFewClients(
+        f"round {request.round}: {answered} of {drawn} clients answered, and min_clients = "
+        f"{settings.min_clients} asks for {needed} ({told}{f'; and {more} more' if more > 0 else ''})"
     )
 
 
@@ -116,7 +178,9 @@ def memories_of(
 
 def aggregate(context: RunContext, state: RunState, request: RoundRequest, result: CohortResult) -> RunState:
     """Return the state after a round, the probes' still as they were."""
-    cohort = context.population.cohort(state.round, context.settings.rounds, list(request.clients))
+    assert result.upload is not None
+    accepted = accepted_clients(request, result)
+    cohort = context.population.cohort(state.round, context.settings.rounds, accepted)
     server = request.algorithm.aggregate(state.server, result.upload.up, cohort)
     return state._replace(round=state.round + 1, server=server, buffers=result.upload.buffers)
 
@@ -126,6 +190,8 @@ def evaluate(context: RunContext, state: RunState) -> Row:
     settings = context.settings
     names = ["loss", *settings.task.metrics, "accuracy"]
     row: Row = {f"{prefix}{name}": None for prefix in settings.evaluation_prefixes for name in names}
+    if settings.attack_samples is not None:
+        row[ATTACK_SUCCESS] = None
     if state.round % settings.eval_every and state.round != settings.rounds:
         return row
     models = context.algorithm(state).models(state.server)
@@ -134,11 +200,15 @@ def evaluate(context: RunContext, state: RunState) -> Row:
         for index, (name, scores) in enumerate(zip(models, found, strict=True)):
             of_model = "" if index == 0 else f"/{name}"
             row |= {f"{prefix}{key}{of_model}": value for key, value in scores.items()}
+    if settings.attack_samples is not None:
+        model = next(iter(models.values()))
+        (scores,) = context.engine.evaluate([model], state.buffers, settings.attack_samples)
+        row[ATTACK_SUCCESS] = scores["accuracy"]
     return row
 
 
 def describe(context: RunContext, finished: FinishedRound, scores: Row) -> Row:
-    """Return a round's row of the history; raise `Diverged` where the model or its loss is no number."""
+    """Return a round's row of the history."""
     request, result, round = finished.request, finished.result, finished.before.round
     row: Row = {
         "round": round,
@@ -151,14 +221,40 @@ def describe(context: RunContext, finished: FinishedRound, scores: Row) -> Row:
         "gradients": result.gradients,
         "bytes_down": (nbytes(request.down) + nbytes(request.buffers)) * len(request.clients),
         "bytes_up": result.bytes_up,
+        **result.remarks,
     }
-    for name, what in (("norm", "norm of the model"), ("loss", "loss"), (f"{VALIDATION}loss", "loss")):
-        if row.get(name) is not None and not math.isfinite(row[name]):
-            raise Diverged(
-                f"round {round}: the {what} is {row[name]} after aggregation; lower the learning rates",
-                round=round,
-            )
+    if context.settings.attack is not None:
+        row["hostile"] = sum(client in context.settings.hostile for client in request.clients)
+    if result.left_out:
+        row[LEFT_OUT] = [{"client": one.client, "reason": one.reason} for one in result.left_out]
+    if result.lost_workers:
+        row[LOST_WORKERS] = list(result.lost_workers)
     return row
+
+
+def check_numbers(context: RunContext, finished: FinishedRound, row: Row, limits: RoundLimits) -> None:
+    """Raise `Diverged` where the model or a loss is no number, or larger than the limits of the round."""
+    checks = [
+        ("norm", "norm of the model", limits.norm),
+        ("train_loss", "training loss", limits.train_loss),
+        ("loss", "loss", math.inf),
+        (f"{VALIDATION}loss", "loss", math.inf),
+    ]
+    for name, what, limit in checks:
+        value = row.get(name)
+        if value is None or (math.isfinite(value) and value <= limit):
+            continue
+        layer = worst_layer(context.oracle.layout, context.model(finished.after))
+        results = zip(finished.accepted, finished.result.clients, strict=True)
+        client = max(results, key=lambda one: one[1].loss)[0]
+        beyond = f", beyond {limit:.3g}," if math.isfinite(value) else ""
+        raise Diverged(
+            f"round {row['round']}: the {what} is {value:g}{beyond} after aggregation, most in {layer}; the "
+            f"largest training loss is that of client {client}; lower the learning rates",
+            round=row["round"],
+            client=client,
+            layer=layer,
+        )
 
 
 def report(context: RunContext, finished: FinishedRound, row: Row) -> tuple[Columns, RecordList]:
@@ -168,7 +264,7 @@ def report(context: RunContext, finished: FinishedRound, row: Row) -> tuple[Colu
         run=run_view(context.settings, context.oracle),
         round=before.round,
         algorithm=request.algorithm,
-        clients=request.clients,
+        clients=finished.accepted,
         down=request.down,
         before=before.server,
         after=after.server,
@@ -182,6 +278,6 @@ def report(context: RunContext, finished: FinishedRound, row: Row) -> tuple[Colu
 
 
 def kept_memories(finished: FinishedRound) -> dict[int, ClientMemory]:
-    """Return the cohort's new memories; a client that keeps nothing is not in the store."""
-    results = zip(finished.request.clients, finished.result.clients, strict=True)
+    """Return the accepted clients' new memories; a client that keeps nothing is not in the store."""
+    results = zip(finished.accepted, finished.result.clients, strict=True)
     return {client: result.memory for client, result in results if worth_keeping(result.memory)}

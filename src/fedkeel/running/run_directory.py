@@ -3,16 +3,19 @@
     experiment.toml   the experiment            manifest.json    versions, seeds, hashes, every variant
     metrics.jsonl     one row per round           timings.jsonl    what may differ between two equal runs
     checkpoints/      the last two              model.safetensors  the final model
-    clients.jsonl     a row per client, where   best.safetensors   that of the best round, where it is another
-                      they have test sets       interruption.json  what ended it before its time, if anything
+    metrics.jsonl.gz  a copy of the rows, up    best.safetensors   that of the best round, where it is another
+                      to the last checkpoint    clients.jsonl    a row per client, where they have test sets
+    interruption.json what ended it before its time, if anything
 
-No pickle is read or written. A lock keeps a second process out; it says which process holds it.
+No pickle is read or written. A lock keeps a second process out; it says which process holds it. Every file is
+tied to the run and protected by a checksum: the manifest by its own, which covers the experiment and the
+hashes of the models; rows by one in each line; checkpoints and their memories by theirs.
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
+import hashlib
 import os
 import platform
 from collections.abc import Mapping
@@ -22,18 +25,54 @@ from typing import Any
 
 from fedkeel.errors import StorageError
 from fedkeel.files import (
-    json_text,
-    read_json_lines,
+    make_directory,
+    open_for_appending,
+    open_lock,
     storage_errors,
+    sync,
     sync_directory,
     temporary_name,
     write_durably,
 )
+from fedkeel.jsonfiles import json_text, sealed
+from fedkeel.running.row_files import RunKey, compressed, line_of
+from fedkeel.running.run_reading import (
+    CLIENTS_FILE,
+    COPY,
+    EXPERIMENT,
+    MANIFEST,
+    METRICS,
+    TIMINGS,
+    TIMINGS_FILE,
+    check_end,
+    is_whole,
+    read_clients,
+    read_end_file,
+    read_experiment,
+    read_manifest,
+    read_rows,
+    read_timings,
+    timing_lines,
+    whole_rows,
+    with_timings,
+)
 
-TIMINGS = ("seconds",)
-_RESTORE = "restore it, or start anew in another directory"
+__all__ = [
+    "CLIENTS_FILE",
+    "RunDirectory",
+    "check_end",
+    "is_held",
+    "is_whole",
+    "read_clients",
+    "read_end_file",
+    "read_experiment",
+    "read_manifest",
+    "read_rows",
+    "read_timings",
+]
+
+INTERRUPTION_FILE, LOCK_FILE = "interruption.json", ".lock"
 _LONGEST_NAME = 300  # bytes of a lock that are read
-CLIENTS_FILE, INTERRUPTION_FILE, LOCK_FILE = "clients.jsonl", "interruption.json", ".lock"
 
 
 class RunDirectory:
@@ -41,10 +80,13 @@ class RunDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.key = RunKey("", older=False)  # set it to the run's before rows are written or read
+        self._rows = hashlib.sha256()  # of all lines so far
+        self._uncopied: list[bytes] = []
         with storage_errors(path):
-            path.mkdir(parents=True, exist_ok=True)
+            make_directory(path)
             _refuse_strangers(path)
-            self._lock = (path / LOCK_FILE).open("a")
+            self._lock = open_lock(path / LOCK_FILE)
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -63,20 +105,33 @@ class RunDirectory:
         """Write into the lock who holds it, for those who only look; a full disk is no reason to stop."""
         with suppress(OSError):
             os.ftruncate(self._lock.fileno(), 0)
-            os.write(self._lock.fileno(), text.encode())
+            os.pwrite(self._lock.fileno(), text.encode(), 0)
 
     @property
     def holds_run(self) -> bool:
         """Tell whether a run was begun here."""
-        return (self.path / "manifest.json").exists()
+        return (self.path / MANIFEST).exists()
 
-    def describe(self, experiment: str, manifest: Mapping[str, Any]) -> None:
-        """Write what the run is. The manifest comes last: it marks the run as begun."""
+    @property
+    def rows_sha256(self) -> str:
+        """Return the hash of all rows that were written."""
+        return self._rows.hexdigest()
+
+    def describe(self, manifest: Mapping[str, Any]) -> None:
+        """Write what the run is: the manifest, which marks it as begun and has a copy of the experiment.
+
+        At no instant is there an experiment.toml that the manifest does not know.
+        """
+        experiment = manifest["experiment"].encode()
         with storage_errors(self.path):
-            write_durably(self.path / "experiment.toml", experiment.encode())
-            write_durably(self.path / "manifest.json", json_text(manifest, indent=2).encode())
+            file = self.path / EXPERIMENT
+            if file.exists() and file.read_bytes() != experiment:
+                file.unlink()
+                sync_directory(self.path)
+            self._write_manifest(manifest)
+            write_durably(file, experiment)
 
-    def finish(self, manifest: Mapping[str, Any], files: Mapping[str, bytes | None]) -> None:
+    def finish(self, manifest: dict[str, Any], files: Mapping[str, bytes | None]) -> None:
         """Write the files of a run that has ended (None: there is none), then the manifest that says so."""
         with storage_errors(self.path):
             for name, content in files.items():
@@ -84,12 +139,21 @@ class RunDirectory:
                     (self.path / name).unlink(missing_ok=True)
                 else:
                     write_durably(self.path / name, content)
-            write_durably(self.path / "manifest.json", json_text(manifest, indent=2).encode())
+            there = {name: content for name, content in files.items() if content is not None}
+            manifest["end"]["sha256"] = {
+                name: hashlib.sha256(content).hexdigest() for name, content in there.items()
+            }
+            self._write_manifest(manifest)
+
+    def _write_manifest(self, manifest: Mapping[str, Any]) -> None:
+        """Write the manifest; that of an older run stays without a seal, as its other files are."""
+        table = sealed(manifest) if "format" in manifest else manifest
+        write_durably(self.path / MANIFEST, json_text(table, indent=2).encode())
 
     def interrupted(self, kind: str, message: str) -> None:
         """Write what ends the run before its time: "stopped", "diverged" or "failed", and the message."""
         with storage_errors(self.path):
-            content = json_text({"kind": kind, "message": message})
+            content = json_text(sealed({"kind": kind, "message": message}))
             write_durably(self.path / INTERRUPTION_FILE, content.encode())
 
     def goes_on(self) -> None:
@@ -98,72 +162,68 @@ class RunDirectory:
             with storage_errors(self.path):
                 self.path.joinpath(INTERRUPTION_FILE).unlink()
 
-    def manifest(self) -> dict[str, Any]:
-        """Return the manifest of the run that is here."""
-        return read_manifest(self.path)
+    def restore_experiment(self) -> None:
+        """Check the experiment of the run that is here; write it again where it is missing."""
+        text = read_experiment(self.path)
+        with storage_errors(self.path):
+            if not (self.path / EXPERIMENT).exists():
+                write_durably(self.path / EXPERIMENT, text.encode())
 
     def append(self, row: Mapping[str, Any], spent: Mapping[str, float]) -> None:
-        """Add a round's row; timings, and the seconds of evaluation and probes, go to a file of their own."""
-        timing = {"round": row["round"], **{name: row[name] for name in TIMINGS}, **spent}
-        lasting = {name: value for name, value in row.items() if name not in TIMINGS}
-        with storage_errors(self.path):
-            for name, part in (("metrics.jsonl", lasting), ("timings.jsonl", timing)):
-                with (self.path / name).open("a") as file:
-                    file.write(json_text(part) + "\n")
+        """Add a round's row; timings, and the seconds of evaluation and probes, go to a file of their own.
 
-    def keep_rows(self, count: int) -> list[dict[str, Any]]:
-        """Cut the metrics after the first `count` rounds (and a torn last line) and return them."""
-        rows = read_rows(self.path)[:count]
-        if len(rows) < count:
-            raise StorageError(
-                f"{self.path / 'metrics.jsonl'}: {len(rows)} rows, but the checkpoint was made after round "
-                f"{count}: the file was damaged; restore it or start anew in another directory"
-            )
-        lasting = [{name: value for name, value in row.items() if name not in TIMINGS} for row in rows]
-        timings = [timing for timing in read_timings(self.path) if timing["round"] < count]
+        They go first: a row that is there has its timings.
+        """
+        timing = {"round": row["round"], **{name: row[name] for name in TIMINGS if name in row}, **spent}
+        line = line_of({name: value for name, value in row.items() if name not in TIMINGS}, self.key)
         with storage_errors(self.path):
-            for name, kept in (("metrics.jsonl", lasting), ("timings.jsonl", timings)):
-                write_durably(self.path / name, "".join(json_text(row) + "\n" for row in kept).encode())
-        return rows
+            for name, content in ((TIMINGS_FILE, line_of(timing, self.key)), (METRICS, line)):
+                with open_for_appending(self.path / name) as file:
+                    file.write(content)
+        self._rows.update(line)
+        self._uncopied.append(line)
+
+    def keep_rows(self, count: int, sha256: str | None) -> list[dict[str, Any]]:
+        """Cut the metrics after the first `count` rounds, mend what was damaged before, and return the rows.
+
+        `sha256` is the hash of these rows as the checkpoint has it.
+        """
+        kept = whole_rows(self.path, self.key, count, sha256)
+        timings = timing_lines(self.path, self.key).lines
+        with storage_errors(self.path):
+            lines = [line.content for line in kept]
+            self._rows, self._uncopied = hashlib.sha256(b"".join(lines)), []
+            write_durably(self.path / METRICS, b"".join(lines))
+            write_durably(self.path / COPY, compressed(lines))
+            spent = [line.content for round, line in sorted(timings.items()) if round < count]
+            write_durably(self.path / TIMINGS_FILE, b"".join(spent))
+        return with_timings(kept, timings, self.path)
 
     def sync_rows(self) -> None:
-        """Make the rows durable, before a checkpoint counts on them."""
+        """Make the rows durable, and copy the new ones, before a checkpoint counts on them."""
         with storage_errors(self.path):
             sync_directory(self.path)
-            for name in ("metrics.jsonl", "timings.jsonl"):
+            for name in (METRICS, TIMINGS_FILE):
                 if (self.path / name).exists():
-                    with (self.path / name).open("a") as file:
-                        os.fsync(file.fileno())
+                    with open_for_appending(self.path / name) as file:
+                        sync(file)
+            if self._uncopied:
+                with open_for_appending(self.path / COPY) as file:
+                    file.write(compressed(self._uncopied))
+                    sync(file)
+                self._uncopied = []
 
 
 def _refuse_strangers(path: Path) -> None:
     """Leave a directory alone that holds something else than a run."""
-    names = ("experiment.toml", "manifest.json")
-    if (path / names[1]).exists():
+    if (path / MANIFEST).exists():
         return
-    ours = {LOCK_FILE, names[0], *(temporary_name(path / name).name for name in names)}
+    ours = {LOCK_FILE, EXPERIMENT, *(temporary_name(path / name).name for name in (EXPERIMENT, MANIFEST))}
     strangers = sorted(p.name for p in path.iterdir() if p.name not in ours)
     if strangers:
         raise StorageError(
             f"{path}: holds {strangers[0]} and no run of fedkeel: choose an empty or new directory"
         )
-
-
-def read_manifest(path: Path) -> dict[str, Any]:
-    """Return the manifest of the run in a directory."""
-    try:
-        manifest: dict[str, Any] = json.loads((path / "manifest.json").read_text())
-    except FileNotFoundError:
-        raise StorageError(
-            f"{path}: no run here (manifest.json is missing); `fedkeel runs` lists runs"
-        ) from None
-    except NotADirectoryError:
-        raise StorageError(f"{path}: a file, not the directory of a run; `fedkeel runs` lists runs") from None
-    except (OSError, ValueError) as problem:
-        raise StorageError(f"{path / 'manifest.json'}: cannot be read: {problem}: {_RESTORE}") from None
-    if not isinstance(manifest, dict):
-        raise StorageError(f"{path / 'manifest.json'}: not the manifest of a run: {_RESTORE}")
-    return manifest
 
 
 def is_held(path: Path) -> bool:
@@ -183,24 +243,3 @@ def is_held(path: Path) -> bool:
     except (OSError, OverflowError):
         return False
     return True
-
-
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Return a run's rows with their timings, up to the first torn or missing line."""
-    timings = {row["round"]: row for row in read_timings(path)}
-    rows = []
-    for index, row in enumerate(read_json_lines(path / "metrics.jsonl")):
-        if row.get("round") != index:
-            break
-        rows.append({**row, **{name: timings.get(index, {}).get(name, 0.0) for name in TIMINGS}})
-    return rows
-
-
-def read_clients(path: Path) -> list[dict[str, Any]]:
-    """Return how a run's last model does client by client; nothing where that was not evaluated."""
-    return list(read_json_lines(path / CLIENTS_FILE))
-
-
-def read_timings(path: Path) -> list[dict[str, Any]]:
-    """Return what each round of a run took: `seconds` in all, of which `evaluation` and `probes`."""
-    return list({row["round"]: row for row in read_json_lines(path / "timings.jsonl")}.values())

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import mmap
-import os
 from collections.abc import Hashable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from fedkeel.files import create, sync
 from fedkeel.records import leaves
 from fedkeel.running.store import Store
 
@@ -55,12 +55,11 @@ def write(path: Path, store: Store, clients: Iterable[int]) -> str:
     for client in sorted(clients):
         groups.setdefault(store.kind(client), []).append(client)
     digest = hashlib.sha256()
-    with path.open("wb") as file:
+    with create(path) as file:
         for block in _stream(store, list(groups.values())):
             digest.update(block)
             file.write(block)
-        file.flush()
-        os.fsync(file.fileno())
+        sync(file)
     return digest.hexdigest()
 
 

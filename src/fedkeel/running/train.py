@@ -12,8 +12,12 @@ from typing import Any, Literal
 import torch
 
 from fedkeel.algorithm import Algorithm
+from fedkeel.attacks import Attack
 from fedkeel.data.federation import Federation
-from fedkeel.errors import ConfigError, Diverged, Stopped, StorageError
+from fedkeel.errors import ConfigError, Diverged, FedkeelError, Stopped, StorageError
+from fedkeel.faults import Faults
+from fedkeel.files import storage_errors
+from fedkeel.interrupts import stoppable, uninterrupted
 from fedkeel.methods.stages import Stages
 from fedkeel.options import Execution
 from fedkeel.probes.base import Probe
@@ -21,7 +25,6 @@ from fedkeel.reducers import Mean, Reducer
 from fedkeel.running.best import BestKeeper
 from fedkeel.running.callbacks import CallbackLike, CallbackList
 from fedkeel.running.ending import result_of, with_clients, write_end
-from fedkeel.running.interrupts import uninterrupted
 from fedkeel.running.manifest import (
     describe,
     evaluated_as_before,
@@ -29,12 +32,13 @@ from fedkeel.running.manifest import (
     plain_settings,
     same_experiment,
     same_start,
+    warn_of_other_bits,
 )
 from fedkeel.running.recorder import Recorder
 from fedkeel.running.result import Result
 from fedkeel.running.run_directory import RunDirectory, read_manifest
 from fedkeel.running.selection import columns_of, warning_of
-from fedkeel.running.session import Session, open_session
+from fedkeel.running.session import EngineMaker, Session, open_session
 from fedkeel.running.shown import shown_run
 from fedkeel.running.store import Store
 from fedkeel.settings import RunSettings
@@ -58,14 +62,26 @@ def train(
     sampling: Literal["fixed", "bernoulli"] = "fixed",
     weighting: Literal["uniform", "samples"] = "uniform",
     reducer: Reducer | None = None,
+    attack: Attack | None = None,
     eval_every: int = 1,
     evaluate_on: Literal["test", "clients", "nothing"] | None = None,
     checkpoint_every: int | None = None,
     keep_memories: bool = False,
     threads: int | None = None,
     workers: int | None = None,
+    address: str | None = None,
+    num_cpus: float | None = None,
+    num_gpus: float | None = None,
     device: str | torch.device = "cpu",
     probes: Sequence[Probe] = (),
+    on_client_error: Literal["stop", "leave_out"] = "stop",
+    min_clients: int | float = 1,
+    client_seconds: float | None = None,
+    max_upload_norm: float | None = None,
+    faults: Faults | None = None,
+    on_divergence: Literal["stop", "rollback"] = "stop",
+    rollback_factor: float = 0.1,
+    rollback_tries: int = 5,
     callback: CallbackLike | Sequence[CallbackLike] | None = None,
     callbacks: CallbackLike | Sequence[CallbackLike] | None = None,
     progress: bool | None = None,
@@ -81,12 +97,15 @@ def train(
         cohort: clients per round: a count (int) or a fraction (float).
         work: a client's local work.
         seed: all randomness of the run comes from here; no global state is read or left changed.
-        engine: "serial", "stacked", "stacked-uncompiled", "processes", or "auto" to take what suits the run.
+        engine: "serial", "stacked", "stacked-uncompiled", "processes", "ray" (needs `fedkeel[ray]`), or
+            "auto" to take what suits the run on this machine.
         run_dir: where to keep the run; without it nothing is written.
         resume: go on from what `run_dir` holds, or start where it holds nothing.
         sampling: "fixed" draws exactly the cohort, "bernoulli" each client with that probability.
         weighting: "uniform", or by number of "samples".
-        reducer: what stands between uploads and server; `Mean()` by default.
+        reducer: what stands between uploads and server; `Mean()` by default. `TrimmedMean(0.2)`, `Krum(0.2)`
+            and others hold out against hostile clients.
+        attack: what a share of the clients does to the others, as `SignFlip(share=0.2)`; for simulation.
         eval_every: evaluate the model after every so many rounds, and after the last.
         evaluate_on: "test" evaluates it on the test set, "clients" on all clients' data, which may take
             longer than the training; by default on the test set, and on "nothing" where there is none.
@@ -94,9 +113,24 @@ def train(
         keep_memories: keep what the clients remember when the run is finished. Without it a method whose
             clients remember something cannot go on with more rounds later; the other methods can.
         threads: threads of a local step; by default from the size of a step.
-        workers: processes of the engine "processes"; by default one per core.
+        workers: processes of the engine "processes", and of "ray" on this machine; by default one per core.
+        address: cluster of the engine "ray", as "head:6379" or "auto"; by default Ray is started here,
+            and ended with the run.
+        num_cpus: CPUs that a client takes of a node of the engine "ray"; by default as many as `threads`.
+        num_gpus: GPUs that a client takes of a node; 0.25 lets four clients share one. By default none.
         device: where the model and its vectors live.
         probes: diagnostics beside the ones that are always on, as in `[fk.probes.Divergence(every=5)]`.
+        on_client_error: what a client does to the run that fails (an exception, NaN or infinite values, a
+            wrong shape, a deadline): "stop" it, or "leave_out" that client; the row says `left_out`.
+        min_clients: with "leave_out", the clients that must answer in a round: a count, or a fraction of
+            those drawn. With fewer the run ends with `TooFewClients`.
+        client_seconds: a client that takes longer for its round has failed.
+        max_upload_norm: a client that sends more than this, by norm, has failed.
+        faults: clients that fail on purpose, as in `fk.Faults(drop=0.1)`; needs "leave_out".
+        on_divergence: "stop" ends a run whose model or loss turns NaN or infinite; "rollback" plays the round
+            again from the state before it, with smaller local steps from then on; the row says `rolled_back`.
+        rollback_factor: the factor on the local learning rate from each rollback on.
+        rollback_tries: how many rollbacks a run may have.
         callback: called with each round's row; it may return True to end the run. Or a `Callback`, as
             `EarlyStop(patience=5)`; or a list of them.
         callbacks: the same, for those who write it so.
@@ -114,14 +148,26 @@ def train(
         sampling=sampling,
         weighting=weighting,
         reducer=Mean() if reducer is None else reducer,
+        attack=attack,
         eval_every=eval_every,
         evaluate_on=evaluate_on,
         probes=probes,  # type: ignore[arg-type]  # made a tuple there
+        on_client_error=on_client_error,
+        min_clients=min_clients,
+        client_seconds=client_seconds,
+        max_upload_norm=max_upload_norm,
+        faults=faults,
+        on_divergence=on_divergence,
+        rollback_factor=rollback_factor,
+        rollback_tries=rollback_tries,
     )
     execution = Execution(
         engine=engine,
         threads=threads,
         workers=workers,
+        address=address,
+        num_cpus=num_cpus,
+        num_gpus=num_gpus,
         device=str(device),
         checkpoint_every=checkpoint_every,
         keep_memories=keep_memories,
@@ -145,12 +191,14 @@ def run(
     callback: CallbackList | CallbackLike | Sequence[CallbackLike] | None = None,
     experiment: Mapping[str, Any] | None = None,
     about: Mapping[str, Any] | None = None,
+    make_engine: EngineMaker | None = None,
 ) -> Result:
     """Train what the settings say, as `train` does; `experiment` is what experiment.toml shall hold.
 
-    `about` is what else the manifest of a run says that begins here.
+    `about` is what else the manifest of a run says that begins here. `make_engine` gives an engine whose
+    clients are elsewhere.
     """
-    if run_dir is not None and not isinstance(run_dir, str | os.PathLike):
+    if run_dir is not None and (not isinstance(run_dir, str | os.PathLike) or "\0" in str(run_dir)):
         raise ConfigError(f"run_dir = {run_dir!r}: give the path of a directory, or None to keep nothing")
     if resume and run_dir is None:
         raise ConfigError("resume=True needs run_dir: the directory of the run to go on with")
@@ -158,7 +206,11 @@ def run(
     before = _begun(run_dir, resume)
     if before is not None:
         execution, settings = execution.as_before(before), evaluated_as_before(settings, before)
-    with callbacks.told_of_errors(), closing(open_session(settings, execution)) as session:
+    with (
+        stoppable(),
+        callbacks.told_of_errors(),
+        closing(open_session(settings, execution, make_engine)) as session,
+    ):
         session.best = _best_keeper(session, callbacks)
         if run_dir is None:
             _tell_settings(callbacks, session, {}, experiment, None)
@@ -217,21 +269,30 @@ def take_up(
     manifest = {**manifest_of(session.context), **(about or {})}
     session.store = Store(directory=directory.path)
     if directory.holds_run:
-        before = same_experiment(directory, manifest)
+        now, manifest = manifest, same_experiment(directory, manifest)
+        directory.restore_experiment()
+        warn_of_other_bits(manifest, now)
+        recorder.belong_to(manifest)
         recorder.restore(session)
         if session.state.round == 0:
-            same_start(before, manifest)
+            same_start(manifest, now)
         directory.goes_on()
-        manifest = before
+    else:
+        recorder.belong_to(manifest)
     if rounds > manifest["rounds"] or not directory.holds_run:
         manifest["rounds"] = rounds
-        directory.describe(dump(experiment or describe(manifest)), manifest)
+        manifest["experiment"] = dump(experiment or describe(manifest))
+        directory.describe(manifest)
     return manifest
 
 
 def _begun(run_dir: str | Path | None, resume: bool) -> dict[str, Any] | None:
     """Return the manifest of the run that is to be resumed, None where none was begun."""
-    if run_dir is None or not (Path(run_dir) / "manifest.json").exists():
+    if run_dir is None:
+        return None
+    with storage_errors(Path(run_dir)):
+        begun = (Path(run_dir) / "manifest.json").exists()
+    if not begun:
         return None
     if not resume:
         raise StorageError(
@@ -263,27 +324,37 @@ def _play(
         if recorder is not None and session.state.round:
             recorder.checkpoint(session)
         return stopped_by
-    except KeyboardInterrupt:
-        where, total = _rescued(session, recorder), session.context.settings.rounds
-        short = f"stopped after {session.state.round} of {total} rounds"
-        stop = Stopped(f"{short}{where}")
-        _note(recorder, "stopped", short)
-        stop.result = _partial(session, recorder, manifest)
+    except KeyboardInterrupt as interrupt:
+        with uninterrupted(forget=True):
+            where, total = _rescued(session, recorder), session.context.settings.rounds
+            name = getattr(interrupt, "name", None)
+            by = "" if name in (None, "SIGINT") else f" by {name}"
+            short = f"stopped{by} after {session.state.round} of {total} rounds"
+            _note(recorder, "stopped", short)
+            stop = Stopped(f"{short}{where}")
+            stop.result = _partial(session, recorder, manifest)
         raise stop from None
-    except Diverged as problem:
-        where = _rescued(session, recorder)
-        told = Diverged(f"{problem}{where}", round=problem.round, client=problem.client)
-        told.result = _partial(session, recorder, manifest)
-        _note(recorder, "diverged", str(problem))
-        raise told from None
     except Exception as problem:
-        if not isinstance(problem, StorageError):
-            with suppress(StorageError):
-                total, where = session.context.settings.rounds, _rescued(session, recorder)
-                problem.add_note(f"fedkeel: after {session.state.round} of {total} rounds{where}")
-        _note(recorder, "failed", f"{type(problem).__name__}: {problem}")
-        _attach(problem, _partial(session, recorder, manifest))
+        with uninterrupted(forget=True):
+            diverged = isinstance(problem, Diverged)
+            message = str(problem) if diverged else f"{type(problem).__name__}: {problem}"
+            _save_what_there_is(session, recorder, problem)
+            _note(recorder, "diverged" if diverged else "failed", message)
+            _attach(problem, _partial(session, recorder, manifest))
         raise
+
+
+def _save_what_there_is(session: Session, recorder: Recorder | None, problem: Exception) -> None:
+    """Write a checkpoint of the finished rounds, and say so in an exception that ends a run."""
+    if isinstance(problem, StorageError):
+        return
+    with suppress(StorageError):
+        where = _rescued(session, recorder)
+        if isinstance(problem, FedkeelError):
+            problem.args = (f"{problem}{where}",)
+        else:
+            total = session.context.settings.rounds
+            problem.add_note(f"fedkeel: after {session.state.round} of {total} rounds{where}")
 
 
 def _note(recorder: Recorder | None, kind: str, message: str) -> None:

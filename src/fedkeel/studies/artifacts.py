@@ -17,8 +17,10 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from fedkeel.errors import StorageError
-from fedkeel.files import storage_errors, write_durably
+from fedkeel.files import make_directory, read_whole, storage_errors, write_durably
+from fedkeel.jsonfiles import json_text, sealed
 from fedkeel.studies import STUDY_FILE as FILE
+from fedkeel.studies.description import read_description
 from fedkeel.tomlfile import flat
 
 _DIGEST_LENGTH = 65  # of the line that a part begins with, its end included
@@ -34,8 +36,8 @@ def open_directory(directory: Path, kind: str, settings: Mapping[str, Any]) -> N
     with storage_errors(directory):
         before = _description(directory)
         if before is None:
-            directory.mkdir(parents=True, exist_ok=True)
-            write_durably(directory / FILE, json.dumps(now, ensure_ascii=False, indent=2).encode())
+            make_directory(directory)
+            write_durably(directory / FILE, json_text(sealed(now), indent=2).encode())
             return
     if before["study"] != kind:
         raise StorageError(
@@ -89,8 +91,8 @@ def read_tensors(path: Path | None) -> dict[str, Tensor] | None:
 
 def _write(path: Path, content: bytes) -> None:
     with storage_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_durably(path, _digest(content) + content)
+        make_directory(path.parent)
+        write_durably(path, _digest(path, content) + content)
 
 
 def _read(path: Path) -> bytes | None:
@@ -98,10 +100,10 @@ def _read(path: Path) -> bytes | None:
     with storage_errors(path):
         if not path.exists():
             return None
-        whole = path.read_bytes()
+        whole = read_whole(path)
     digest, content = whole[:_DIGEST_LENGTH], whole[_DIGEST_LENGTH:]
-    if _digest(content) != digest:
-        warnings.warn(f"{path} is damaged and is made again", stacklevel=4)
+    if digest not in (_digest(path, content), _older_digest(content)):
+        warnings.warn(f"{path} is damaged, or of another study, and is made again", stacklevel=4)
         return None
     return content
 
@@ -114,16 +116,18 @@ def _description(directory: Path) -> dict[str, Any] | None:
         return None
     if FILE not in names:
         raise StorageError(f"{directory}: holds {begun[0]} and no study: choose an empty or new directory")
-    try:
-        found: dict[str, Any] = json.loads((directory / FILE).read_text())
-        return {"study": found["study"], "settings": dict(found["settings"])}
-    except (ValueError, KeyError, TypeError) as problem:
-        raise StorageError(
-            f"{directory / FILE}: cannot be read ({problem}): choose another directory"
-        ) from None
+    return read_description(directory)
 
 
-def _digest(content: bytes) -> bytes:
+def _digest(path: Path, content: bytes) -> bytes:
+    """Return the digest of a part: of its content, its name, and the study that it belongs to."""
+    study = path.parent / FILE
+    owner = read_whole(study) if study.exists() else path.parent.name.encode()
+    return _older_digest(b"\0".join([hashlib.sha256(owner).digest(), path.name.encode(), content]))
+
+
+def _older_digest(content: bytes) -> bytes:
+    """Return the digest of a part from before it named its study."""
     return hashlib.sha256(content).hexdigest().encode() + b"\n"
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedkeel.errors import Stopped
-from fedkeel.files import json_text, storage_errors
+from fedkeel.files import storage_errors
+from fedkeel.jsonfiles import json_text
 from fedkeel.running.callbacks import Callback
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ window.addEventListener("DOMContentLoaded", () => {
   const page = fedkeelPage;
   const { el } = page;
   const REDRAW = 400;  // milliseconds between two drawings, or more where one takes long
-  const MARGIN = 300;  // pixels around what is in view that are drawn too
   const PATIENCE = 4000;  // for which a drawing waits while somebody points at a chart
   let source = null;
   let group = new URLSearchParams(window.location.search).get("group");
@@ -52,16 +51,7 @@ window.addEventListener("DOMContentLoaded", () => {
   /* So that drawing takes a fifth of the time at most, and the page answers. */
   const later = () => { timer = setTimeout(draw, Math.max(REDRAW, 4 * cost)); };
 
-  const seen = new WeakMap();
-  const observer = new IntersectionObserver((entries) => {
-    for (const entry of entries) seen.set(entry.target, entry.isIntersecting);
-    if (entries.some((entry) => entry.isIntersecting)) show(page.document, false);
-  }, { rootMargin: `${MARGIN}px` });
-
-  page.isSeen = (holder) => {
-    if (!seen.has(holder)) { seen.set(holder, true); observer.observe(holder); }
-    return seen.get(holder);
-  };
+  page.drawsOnlySeen = true;  // charts out of view wait for a change that finds them in view
 
   function connect() {
     if (source) source.close();
@@ -167,6 +157,7 @@ window.addEventListener("DOMContentLoaded", () => {
   };
 
   window.document.addEventListener("visibilitychange", () => { if (!window.document.hidden && waiting !== null) draw(); });
+  window.addEventListener("scrollend", () => { if (page.document.runs.length) show(page.document, false); });
   window.addEventListener("pagehide", () => source?.close());
   connect();
 });

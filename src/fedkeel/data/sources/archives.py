@@ -15,14 +15,14 @@ CIFAR100 = Archive(
     _KRIZ + "cifar-100-python.tar.gz",
     "sha256:85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
 )
-EMNIST = Archive(  # 536 MB; only an MD5 is commonly known for it
+EMNIST = Archive(  # 536 MB; its SHA-256 as TensorFlow Datasets publishes it
     "emnist/gzip.zip",
     "https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip",
-    "md5:58c8d27c78d21e728a6bc7b3cc06412e",
+    "sha256:fb9bb67e33772a9cc0b895e4ecf36d2cf35be8b709693c3564cea2a019fcda8e",
 )
 TINY = Archive(
     "tiny-imagenet-200.zip",
-    "http://cs231n.stanford.edu/tiny-imagenet-200.zip",
+    "https://cs231n.stanford.edu/tiny-imagenet-200.zip",
     "sha256:6198c8ae015e2b3e007c7841da39ec069199b9aa3bfa943a462022fe5e43c821",
 )
 _IDX = (
@@ -52,7 +52,7 @@ MNIST = _idx_archives(  # PyTorch's copy: the author's own page no longer gives 
 )
 FASHION = _idx_archives(
     "fashion-mnist",
-    "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+    "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
     (
         "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
         "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",

@@ -38,9 +38,9 @@ def load(name: str, *, root: Path | None = None, download: bool = True, **option
 
     Files are looked for in `root` (else in the folder that FEDKEEL_DATA names), then in the cache
     (FEDKEEL_CACHE, else fedkeel in the user's cache folder), then downloaded there from the official
-    address and checked against a SHA-256 (EMNIST: MD5, the only checksum known). Further options are
-    those of the data set: `coarse` of cifar100; `max_samples`, `roles`, `train_share`, `seed` of
-    shakespeare; those of `generated.synthetic`.
+    address, over https, and checked against a SHA-256; so is, once, an official file that is there already.
+    Further options are those of the data set: `coarse` of cifar100; `max_samples`, `roles`, `train_share`,
+    `seed` of shakespeare; those of `generated.synthetic`.
     """
     if name not in names():
         raise DataError(f"there is no data set {name!r}; {did_you_mean(str(name), names())}")

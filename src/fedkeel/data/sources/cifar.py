@@ -64,7 +64,7 @@ class _Machine:
         elif name == "GLOBAL":
             self.stack.append(_Call(argument, None))
         elif name in ("TUPLE1", "TUPLE2", "TUPLE3"):
-            self.stack.append(tuple(self.take(int(name[-1]))))
+            self.stack.append(_shallow(self.take(int(name[-1]))))
         elif name not in ("PROTO", "STOP"):
             self.combine(name)
 
@@ -78,11 +78,11 @@ class _Machine:
         else:
             raise ValueError(f"the pickle instruction {name} does not belong in a CIFAR file")
         if name in ("TUPLE", "LIST"):
-            self.stack.append(tuple(values) if name == "TUPLE" else values)
+            self.stack.append(_shallow(values) if name == "TUPLE" else _plain(values))
         elif name in ("APPEND", "APPENDS"):
-            self.stack[-1].extend(values)
+            self.stack[-1].extend(_plain(values))
         elif name in ("SETITEM", "SETITEMS"):
-            self.stack[-1].update(zip(values[::2], values[1::2], strict=True))
+            self.stack[-1].update(zip(_plain(values[::2]), values[1::2], strict=True))
         elif name == "REDUCE":
             self.stack[-1] = _Call(self.stack[-1].name, *values)
         else:
@@ -92,6 +92,22 @@ class _Machine:
         cut = len(self.stack) - count
         values, self.stack[cut:] = self.stack[cut:], []
         return values
+
+
+def _plain(values: list[Any]) -> list[Any]:
+    """Return values that hold no others: a list of lists of lists grows without end in a few bytes."""
+    if any(isinstance(value, tuple | list | dict | _Call) for value in values):
+        raise ValueError("its values are nested deeper than those of a CIFAR file")
+    return values
+
+
+def _shallow(values: list[Any]) -> tuple[Any, ...]:
+    """Return a tuple whose tuples hold no others: an array's description needs no more."""
+    for value in values:
+        _plain([part for part in value if not isinstance(part, _Call)] if isinstance(value, tuple) else [])
+        if isinstance(value, list | dict):
+            _plain([value])
+    return tuple(values)
 
 
 def parse(data: bytes) -> dict[str, Any]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from rich.console import Console
@@ -22,20 +24,28 @@ from rich.progress import (
 )
 
 from fedkeel.errors import DataError
-from fedkeel.files import cache_directory
+from fedkeel.files import cache_directory, make_directory
 
 _ATTEMPTS = 3  # connections opened for one file; each goes on where the last one broke off
 _TIMEOUT = 60.0  # seconds without a byte before a connection counts as broken
 _CHUNK = 1 << 20
+_LOCAL = ("127.0.0.1", "localhost")  # a server on this machine may do without https
 
 
 @dataclass(frozen=True)
 class Archive:
-    """A file, its official address, and the checksum that is published or commonly known for it."""
+    """A file, its official address (https), and the SHA-256 that is published or commonly known for it."""
 
     file: str
     url: str
     digest: str
+
+    def __post_init__(self) -> None:
+        address = urlsplit(self.url)
+        if address.scheme != "https" and address.hostname not in _LOCAL:
+            raise DataError(f"{self.url}: downloads are made over https only")
+        if not self.digest.startswith("sha256:"):
+            raise DataError(f"{self.url}: its checksum is {self.digest!r}: give a SHA-256")
 
 
 @dataclass(frozen=True)
@@ -67,6 +77,8 @@ class DataDirectories:
     def get(self, archive: Archive, *names: str) -> Path:
         """Return the first of `names` that exists, else the downloaded archive."""
         if (path := self.find(*names, archive.file)) is not None:
+            if path in [folder / archive.file for folder in self.folders]:
+                check_once(path, archive)
             return path
         if not self.download:
             raise DataError(
@@ -79,6 +91,25 @@ class DataDirectories:
         searched = " or ".join(str(folder) for folder in self.folders)
         wanted = ", ".join(dict.fromkeys(names))
         return f"found none of {wanted} in {searched}; put one there or set FEDKEEL_DATA"
+
+
+def check_once(path: Path, archive: Archive) -> None:
+    """Check an official file that is there already; it is remembered until the file changes."""
+    facts = path.stat()
+    known = f"{path.resolve()}\0{facts.st_size}\0{facts.st_mtime_ns}\0{archive.digest}"
+    mark = cache() / "checked" / hashlib.sha256(known.encode()).hexdigest()
+    if mark.exists():
+        return
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if f"sha256:{found}" != archive.digest:
+        raise DataError(
+            f"{path} is not the official file: its SHA-256 is {found}, not {archive.digest[7:]}: delete it "
+            f"to download it again, or get a good copy of {archive.url}"
+        )
+    with contextlib.suppress(OSError):  # a cache that cannot be written: then it is checked every time
+        make_directory(mark.parent)
+        mark.touch()
 
 
 def cache() -> Path:
@@ -153,6 +184,8 @@ def _transfer(url: str, part: Path, progress: Progress) -> bool:
     request = Request(url, headers={"User-Agent": "fedkeel", **({"Range": f"bytes={have}-"} if have else {})})
     try:
         response = urlopen(request, timeout=_TIMEOUT)
+        if urlsplit(response.url).scheme != urlsplit(url).scheme:
+            raise DataError(f"{url} sends on to {response.url}: downloads are made over https only")
     except HTTPError as error:
         if error.code != 416:
             raise

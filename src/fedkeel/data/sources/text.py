@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import string
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from fedkeel.data.sources.dataset import Dataset
 from fedkeel.data.sources.fetch import DataDirectories
 from fedkeel.data.sources.readers import reading
 from fedkeel.errors import DataError
+from fedkeel.jsonfiles import parse_object
 from fedkeel.streams import Stream
 
 Bytes: TypeAlias = NDArray[np.uint8]
@@ -101,7 +101,7 @@ def _read(path: Path) -> list[_Role]:
     files = sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not files:
         raise ValueError("no .json file in it")
-    return [role for file in files for role in _read_json(json.loads(file.read_text(encoding="utf-8")))]
+    return [role for file in files for role in _read_json(parse_object(file.read_bytes()))]
 
 
 def _read_json(content: dict[str, Any]) -> list[_Role]:

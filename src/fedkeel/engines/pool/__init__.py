@@ -1,4 +1,4 @@
-"""Engines that hand out jobs: what a job is (`jobs`), and who runs it (`processes`)."""
+"""Jobs on worker processes of this machine."""
 
 from fedkeel.engines.pool.processes import Processes
 

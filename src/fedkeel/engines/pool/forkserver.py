@@ -17,9 +17,10 @@ from multiprocessing import connection, context, forkserver, resource_tracker
 from types import ModuleType
 from typing import Any
 
+from fedkeel.engines.jobs.job import Job
+from fedkeel.engines.jobs.pickles import Known, Spans
 from fedkeel.engines.pool import worker
-from fedkeel.engines.pool.jobs import Job
-from fedkeel.engines.pool.sharing import Known, SharedFile, Spans
+from fedkeel.engines.pool.sharing import SharedFile
 
 _ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _hiding = threading.Lock()
@@ -30,7 +31,8 @@ def start_fork_server() -> None:
     resource_tracker.ensure_running()  # now, for it would let interrupts through
     forkserver.set_forkserver_preload([worker.__name__])
     before = {name: os.environ.pop(name) for name in _ONE_THREAD if name in os.environ}
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # Ctrl-C is for the main process alone
+    alone = {signal.SIGINT, signal.SIGHUP}  # Ctrl-C and a closed terminal are for the main process alone
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, alone)
     try:
         os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))  # what forks must have no other threads
         forkserver.ensure_running()

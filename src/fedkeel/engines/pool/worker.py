@@ -10,7 +10,6 @@ import gc
 import os
 import shutil
 import threading
-import traceback
 from collections.abc import Sequence
 from multiprocessing import connection, parent_process, util
 from multiprocessing.connection import Connection
@@ -18,19 +17,14 @@ from typing import Any, NamedTuple
 
 import torch
 
+from fedkeel.engines.jobs.job import Job, WorkerState, run_job
+from fedkeel.engines.jobs.pickles import Spans, portable, received
+from fedkeel.engines.jobs.switches import set_switches
 from fedkeel.engines.malloc import keep_freed_memory
-from fedkeel.engines.pool.jobs import Job, WorkerState, run_job
-from fedkeel.engines.pool.sharing import UNPICKLABLE, SharedFile, Spans, dumps, received
-from fedkeel.errors import FedkeelError
+from fedkeel.engines.pool.sharing import SharedFile
 
 _HEARTBEAT = 0.25  # seconds between two signs of life
 _ENDING = 2.0  # seconds that a killed process may take to end
-_SWITCHES: Any = (  # of torch, for all of a process: they change results
-    (torch.get_default_dtype, torch.set_default_dtype),
-    (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
-    (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
-    (lambda: torch.backends.mkldnn.enabled, torch.backends.mkldnn.set_flags),
-)
 
 
 class Files(NamedTuple):
@@ -40,11 +34,6 @@ class Files(NamedTuple):
     shared: SharedFile
     jobs: SharedFile
     results: SharedFile
-
-
-def torch_switches() -> list[Any]:
-    """Return how torch is set in this process."""
-    return [read() for read, _ in _SWITCHES]
 
 
 def main(pipe: Connection, files: Files, start: tuple[Spans, bool, Sequence[Any]]) -> None:
@@ -67,7 +56,7 @@ def _work(pipe: Connection, files: Files, start: tuple[Spans, bool, Sequence[Any
     try:
         state = _state(files.settings, *start)
     except Exception as problem:
-        pipe.send(_portable(problem))
+        pipe.send(portable(problem, "a worker process"))
         return
     pipe.send(None)
     last, shared = 0, None
@@ -79,14 +68,12 @@ def _work(pipe: Connection, files: Files, start: tuple[Spans, bool, Sequence[Any
             results = [_result(state, shared, job) for job in files.jobs.read(jobs)]
             written = files.results.write(results, received)
         except Exception as problem:  # of what cannot be read, or sent
-            written = files.results.write(_portable(problem), received)
+            written = files.results.write(portable(problem, "a worker process"), received)
         pipe.send(written)
 
 
 def _state(file: SharedFile, settings: Spans, channels_last: bool, switches: Sequence[Any]) -> WorkerState:
-    for (read, write), setting in zip(_SWITCHES, switches, strict=True):
-        if read() != setting:
-            write(setting)
+    set_switches(switches)
     return WorkerState(file.read(settings, private=True), channels_last)
 
 
@@ -94,7 +81,7 @@ def _result(state: WorkerState, shared: Any, job: Job) -> Any:
     try:
         return run_job(state, shared, job)
     except Exception as problem:
-        return _portable(problem)
+        return portable(problem, "a worker process")
 
 
 def _live_with_parent(results: int) -> None:
@@ -122,14 +109,3 @@ def _ended(pid: int | None) -> bool:
         return True
     except AttributeError:  # the system cannot tell
         return False
-
-
-def _portable(problem: Exception) -> bytes:
-    if not isinstance(problem, FedkeelError):
-        problem.add_note(f"In a worker process:\n{''.join(traceback.format_exception(problem))}")
-    try:
-        return dumps(problem, received)
-    except UNPICKLABLE:
-        plain = RuntimeError(f"{type(problem).__name__}: {problem}")
-        plain.__dict__.update(__notes__=getattr(problem, "__notes__", []))
-        return dumps(plain, received)

@@ -10,7 +10,9 @@ the state, each client has its own.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -20,8 +22,9 @@ from torch import Tensor, nn
 
 from fedkeel.algorithm import Plan, Walk
 from fedkeel.data.samples import Samples
-from fedkeel.engines.client import diverged, full_gradient, measured
-from fedkeel.engines.contract import ClientResult, CohortResult, RoundRequest, Upload
+from fedkeel.engines.client import attacked, attempt_client, diverged, full_gradient, measured
+from fedkeel.engines.contract import ClientOutcome, ClientResult, CohortResult, RoundRequest, Unsuited, Upload
+from fedkeel.engines.outcome import client_outcome
 from fedkeel.engines.reduction import Reduction
 from fedkeel.engines.serial import threads
 from fedkeel.engines.sizing import activation_count, first_batch, fits_channels_last, sensible_threads
@@ -30,6 +33,7 @@ from fedkeel.engines.stacked.ragged import BatchShape, ClientGroup
 from fedkeel.engines.stacked.span import SpanStep, SpanWalk, linear_model
 from fedkeel.engines.stacked.stackable import stackable_model
 from fedkeel.engines.stacked.step import PreparedPlan, StackedState, StackedStep, fit_to_slots, prepare_plan
+from fedkeel.errors import ConfigError
 from fedkeel.oracle import Oracle, Passes
 from fedkeel.probes.client import WalkTraces
 from fedkeel.records import ClientMemory, Record, RecordList, leaves, nbytes, rebuild, stack, transform
@@ -75,6 +79,8 @@ class GroupWalk(NamedTuple):
     path2: Tensor | None
 
 
+_logger = logging.getLogger("fedkeel")
+
 _RECORDED: WeakKeyDictionary[Task, dict[Hashable, RecordedStep]] = WeakKeyDictionary()
 
 
@@ -93,6 +99,10 @@ class Stacked:
         compiled: bool = True,
         memory: int = _MEMORY,
     ) -> None:
+        if settings.client_seconds is not None:
+            raise Unsuited(
+                "clients walk side by side, so none has a time of its own that client_seconds bounds"
+            )
         self.settings, self.oracle, self.shape = settings, oracle, BatchShape.of(settings)
         self._model = stackable_model(settings, oracle, self.shape.padded)
         self._architecture = repr(oracle.module)
@@ -113,7 +123,7 @@ class Stacked:
             for start in range(0, count, size):
                 clients = request.clients[start : start + size]
                 group = ClientGroup(self.settings, self.oracle, request.round, clients, slots, self.shape)
-                for result in self._results(request, group, memories[start : start + size]):
+                for result in self._outcomes(request, group, memories[start : start + size]):
                     reduction.add(result)
             return reduction.result()
 
@@ -126,37 +136,73 @@ class Stacked:
     def close(self) -> None:
         """Do nothing: recorded steps live as long as their task."""
 
+    def _outcomes(
+        self, request: RoundRequest, group: ClientGroup, memories: Sequence[ClientMemory]
+    ) -> Iterator[ClientOutcome]:
+        """Walk a group and yield its clients' results, or failures, in drawn order."""
+        try:
+            results = self._results(request, group, memories)
+        except ConfigError:
+            raise
+        except Exception as problem:  # of a client's data, or of a model or loss that does not take it
+            yield from self._one_by_one(request, group, memories, problem)
+            return
+        for client, result in zip(group.clients, results, strict=True):
+            yield client_outcome(self.settings, request, client, result)
+
+    def _one_by_one(
+        self,
+        request: RoundRequest,
+        group: ClientGroup,
+        memories: Sequence[ClientMemory],
+        problem: Exception,
+    ) -> Iterator[ClientOutcome]:
+        """Run the clients of a group that failed as serial does, which shows whose failure it is."""
+        settings, found = self.settings, list[ClientOutcome]()
+        for client, memory in zip(group.clients, memories, strict=True):
+            found.append(attempt_client(settings, self.oracle, request, client, memory))
+        if not settings.leaves_out:  # no single one fails
+            raise problem
+        _logger.info("round %d: clients were run one by one (%r)", request.round, problem)
+        yield from found
+
     def _results(
         self, request: RoundRequest, group: ClientGroup, memories: Sequence[ClientMemory]
-    ) -> Iterator[ClientResult]:
-        """Walk a group and yield its clients' results in drawn order."""
+    ) -> list[Callable[[], ClientResult]]:
+        """Walk a group; return what gives each client's result, or raises what is wrong with it."""
         self.oracle.load_buffers(request.buffers)
         stacked = stack([memory.method for memory in memories])
         walked = self._walk_group(request, group, stacked)
         finite = torch.isfinite(walked.losses) & torch.isfinite(walked.walk.end).all(1)
-        if not bool(finite.all()):
-            raise diverged(request, group.clients[int(finite.int().argmin())])
+        if walked.buffers is not None:
+            finite &= torch.isfinite(walked.buffers).all(1)
         up, kept = request.algorithm.finish(walked.walk, request.down, stacked)
-        for index, loss in enumerate(walked.losses.tolist()):
+        losses = walked.losses.tolist()
+
+        def result(index: int) -> ClientResult:
+            client = group.clients[index]
+            if not bool(finite[index]):
+                raise diverged(self.settings, self.oracle, request, client, memories[index])
             buffers = request.buffers if walked.buffers is None else walked.buffers[index]
             upload = Upload(_of_client(up, index), buffers.clone())
             memory = memories[index]._replace(method=_of_client(kept, index))
             passes, gradients = walked.passes[index], walked.gradients[index]
-            result = ClientResult(upload, memory, loss, gradients, nbytes(upload), passes)
-            if request.probes is None:
-                yield result
-                continue
-            self.oracle.load_buffers(buffers)
-            yield measured(
-                self.settings,
-                self.oracle,
-                request,
-                group.clients[index],
-                result,
-                before=memories[index],
-                walk=_of_client(walked.walk, index),
-                path2=_of_client(walked.path2, index),
-            )
+            result = ClientResult(upload, memory, losses[index], gradients, nbytes(upload), passes)
+            if request.probes is not None:
+                self.oracle.load_buffers(buffers)
+                result = measured(
+                    self.settings,
+                    self.oracle,
+                    request,
+                    client,
+                    result,
+                    before=memories[index],
+                    walk=_of_client(walked.walk, index),
+                    path2=_of_client(walked.path2, index),
+                )
+            return attacked(self.settings, request, client, result)
+
+        return [partial(result, index) for index in range(len(group.clients))]
 
     def _walk_group(self, request: RoundRequest, group: ClientGroup, memories: Record) -> GroupWalk:
         """Walk as planned: `walk.take` for a group."""

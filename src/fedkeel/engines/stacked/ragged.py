@@ -101,7 +101,7 @@ class ClientGroup(NamedTuple):
                 yield self._stored([order[start : start + steps] for order in orders])
             return
         streams = [
-            self.settings.federation.batches(client, order, self._stream(client))
+            self.settings.training_data.batches(client, order, self._stream(client))
             for client, order in zip(self.clients, orders, strict=True)
         ]
         for _ in range(0, longest, steps):
@@ -130,7 +130,7 @@ class ClientGroup(NamedTuple):
 
     def _stored(self, orders: list[Sequence[np.ndarray]]) -> StepWindow:
         """Prepare each sample once for all the steps that use it."""
-        federation = self.settings.federation
+        federation = self.settings.training_data
         rows, indices, sizes = [], [], []
         for client, order in zip(self.clients, orders, strict=True):
             own = federation.rows(client)

@@ -166,7 +166,7 @@ class SpanWalk:
 
     def _samples(self) -> tuple[Tensor, Tensor]:
         """Return the features of the clients' samples, (slots, samples, features), and the targets, flat."""
-        federation, most, slots = self._group.settings.federation, self._linear.samples, self._group.slots
+        federation, most, slots = self._group.settings.training_data, self._linear.samples, self._group.slots
         rows = [federation.rows(client) for client in self._group.clients]
         x, y = federation.pick(torch.cat(rows))
         inputs, target = self._group.oracle.to_device((federation.prepare(x), y))

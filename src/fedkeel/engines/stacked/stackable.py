@@ -36,7 +36,7 @@ def stackable_model(settings: RunSettings, oracle: Oracle, padded: bool) -> Stac
             part = f"the layer {name!r}" if name else "the model"
             raise Unstackable(f"{part} ({type(layer).__name__}) {reason}")
     batches = _batches(settings, oracle)
-    moved = _moved(oracle, batches[0])
+    moved = moved_buffers(oracle, batches[0])
     if moved and padded:
         raise Unstackable(f"training changes the model's buffer {moved[0]!r}, and {_UNEQUAL}")
     for name, buffer in oracle.module.named_buffers():
@@ -72,7 +72,7 @@ def _batches(settings: RunSettings, oracle: Oracle) -> list[Batch]:
     return [oracle.to_device((federation.prepare(x), y)) for x, y in pairs]
 
 
-def _moved(oracle: Oracle, batch: Batch) -> list[str]:
+def moved_buffers(oracle: Oracle, batch: Batch) -> list[str]:
     """Return the buffers that a pass in training changes."""
     buffers = dict(oracle.module.named_buffers())
     before = {name: buffer.clone() for name, buffer in buffers.items()}

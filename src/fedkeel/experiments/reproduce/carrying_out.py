@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedkeel.experiments.parallel import run_in_parallel
+from fedkeel.experiments.placement import Placement
 from fedkeel.experiments.reproduce.estimate import job_seconds
 from fedkeel.experiments.reproduce.jobs import JobResult, carry_out, finished, rounds_done
 from fedkeel.experiments.reproduce.outcome import Outcome, conclude
@@ -76,13 +76,14 @@ class WorkMeter:
 def carry_out_plan(
     plan: RecipePlan,
     *,
-    workers: int | None = None,
+    placement: Placement | None = None,
     ended: Callable[[RecipeJob, JobResult, bool], None] | None = None,
     progress: Callable[[WorkDone], None] | None = None,
 ) -> Outcome:
     """Run what is not run yet and conclude; `ended` hears of each run and whether it was there before.
 
-    With one worker the runs are made in this process, else in processes of their own with one thread each.
+    One by one the runs are made in this process, else in processes of their own with one thread each: by
+    default one per core.
     """
     jobs = plan.distinct
     found: dict[Path, JobResult] = {}
@@ -102,19 +103,15 @@ def carry_out_plan(
     left = sorted(
         (d for d in jobs if d not in found), key=lambda d: (jobs[d].key.seed, -job_seconds(jobs[d]))
     )
-    at_once = min(workers or os.cpu_count() or 1, max(1, len(left)))
+    placement = placement or Placement(os.cpu_count() or 1)
+    placement = placement._replace(workers=min(placement.workers, max(1, len(left))))
     look = _throttled(lambda: progress(meter.look()) if progress is not None else None)
-    if at_once == 1:
+    if placement.one_by_one:
         for directory in left:
             take(directory, carry_out(jobs[directory], lambda _row: look()))
     else:
-        run_in_parallel(
-            carry_out_alone,
-            {directory: (jobs[directory],) for directory in left},
-            at_once,
-            take,
-            look,
-        )
+        calls = {directory: (jobs[directory],) for directory in left}
+        placement.run(carry_out_alone, calls, plan.directory.parent, take, look)
     results = {job.key: found[job.directory] for job in plan.jobs if job.directory in found}
     return conclude(plan, results)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Iterator
@@ -11,12 +10,13 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from fedkeel.errors import StorageError
-from fedkeel.experiments import OUTCOME_JSON, OUTCOME_TEXT
+from fedkeel.experiments import OUTCOME_FILE, OUTCOME_TEXT
 from fedkeel.experiments.recipes.claims import CellKey
 from fedkeel.experiments.recipes.recipe import Panel
 from fedkeel.experiments.reproduce.judging import JudgedClaim
 from fedkeel.experiments.reproduce.outcome import Outcome, outcome_text, shown_tables
-from fedkeel.files import storage_errors, write_durably
+from fedkeel.files import make_directory, storage_errors, write_durably
+from fedkeel.jsonfiles import json_text, sealed
 from fedkeel.report.page.document import (
     Axis,
     Chart,
@@ -43,10 +43,11 @@ def write_page(outcome: Outcome, command: str) -> None:
     directory = outcome.plan.directory
     document = recipe_document(outcome, command)
     with storage_errors(directory):
-        directory.mkdir(parents=True, exist_ok=True)
-        numbers = json.dumps(outcome.as_dict(), ensure_ascii=False, indent=2)
-        write_durably(directory / OUTCOME_JSON, numbers.encode())
-        write_durably(directory / OUTCOME_TEXT, f"{outcome_text(outcome)}\n".encode())
+        make_directory(directory)
+        text = f"{outcome_text(outcome)}\n"
+        numbers = sealed({**outcome.as_dict(), "text": text})
+        write_durably(directory / OUTCOME_FILE, json_text(numbers, indent=2).encode())
+        write_durably(directory / OUTCOME_TEXT, text.encode())
         write_durably(directory / _PAGE_JSON, document.to_json().encode())
     write_document(document, directory / "page.html")
 

@@ -14,9 +14,14 @@
   let queue = [];
 
   /* Charts are drawn one after the other, so that the page answers in between. */
-  page.later = (call) => { queue.push(call); if (queue.length === 1) setTimeout(work, 0); };
+  page.later = (call) => {
+    window.document.documentElement.dataset.drawn = "no";
+    queue.push(call);
+    if (queue.length === 1) setTimeout(work, 0);
+  };
   page.drew = (holder) => holder.dispatchEvent(new Event("fedkeel:drawn"));
   function work() {
+    if (!queue.length) return;  // another document was shown
     queue[0]();
     queue.shift();
     if (queue.length) setTimeout(work, 0);

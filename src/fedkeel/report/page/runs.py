@@ -111,9 +111,7 @@ def column_label(name: str) -> ColumnLabel:
 def column(points: Sequence[tuple[int, Number | None]], most: int) -> RunColumn:
     """Return (round, value) pairs as a column with about that many of them, the last always among them."""
     step = max(1, math.ceil(len(points) / most))
-    kept = list(points[::step])
-    if points and kept[-1] != points[-1]:
-        kept.append(points[-1])
+    kept = points[::-1][::step][::-1]  # from the end, so that the last one stays and the steps are even
     rounds, values = [round for round, _ in kept], tuple(short(value) for _, value in kept)
     gaps = {b - a for a, b in pairwise(rounds)}
     if len(gaps) <= 1 and rounds:

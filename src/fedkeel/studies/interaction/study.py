@@ -16,11 +16,11 @@ import torch
 from fedkeel.data.federation import Batch
 from fedkeel.errors import Stopped, StorageError
 from fedkeel.files import storage_errors
+from fedkeel.interrupts import uninterrupted
 from fedkeel.options import SERIAL, Execution
 from fedkeel.oracle import Oracle
 from fedkeel.probes import Divergence
 from fedkeel.probes.divergence import LastModel
-from fedkeel.running.interrupts import uninterrupted
 from fedkeel.running.manifest import identity_of
 from fedkeel.running.recorder import Recorder
 from fedkeel.running.round import Row

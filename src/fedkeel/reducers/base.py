@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from fedkeel.frozen import frozen
 from fedkeel.records import Record, stack, transform
 
 CHUNK = 8
@@ -36,11 +37,9 @@ class WeightedSum(NamedTuple):
     owned: bool
 
 
+@frozen
 class Mean:
     """The weighted mean."""
-
-    def __repr__(self) -> str:
-        return "Mean()"
 
     def add(self, part: WeightedSum | None, weight: float, upload: Record) -> WeightedSum:
         """Add an upload times its weight; a single one of weight 1 is the sum itself."""
@@ -65,7 +64,10 @@ class Mean:
 
 
 class StackReducer(ABC):
-    """A reducer that sees all uploads at once: write `reduce`."""
+    """A reducer that sees all uploads at once: write `reduce`, and `check` where it needs some clients."""
+
+    def check(self, clients: int) -> None:  # noqa: B027  most rules work with any number
+        """Raise ConfigError where a cohort of that size is too small for this rule."""
 
     @abstractmethod
     def reduce(self, uploads: Record, weights: Tensor) -> Record:
@@ -81,19 +83,3 @@ class StackReducer(ABC):
         """Stack all uploads in drawn order and reduce them."""
         weights, uploads = zip(*(entry for part in parts for entry in part), strict=True)
         return self.reduce(stack(uploads), torch.tensor(weights, dtype=torch.float64))
-
-
-class Median(StackReducer):
-    """The coordinate-wise median: one wild upload cannot move it far. Weights are not used."""
-
-    def __repr__(self) -> str:
-        return "Median()"
-
-    def reduce(self, uploads: Record, weights: Tensor) -> Record:
-        """Take the median of each coordinate, the mean of the two middle ones where their number is even."""
-        return transform(_median, uploads)
-
-
-def _median(tensors: Tensor) -> Tensor:
-    ordered, last = tensors.sort(dim=0).values, len(tensors) - 1
-    return (ordered[last // 2] + ordered[(last + 1) // 2]) / 2

@@ -5,21 +5,27 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Sequence
 
-from fedkeel.engines.pool.jobs import ChunkJob, Job
+from fedkeel.engines.contract import ClientFailure
+from fedkeel.engines.jobs.job import ChunkJob, ClientJob, Job
 from fedkeel.errors import TooFewClients
 
 PATIENCE = 3  # workers that one job may lose
+HANGS = 2  # times that one job may hang: once more elsewhere
 
 
 class JobQueue:
-    """Hands out jobs, so many at once that they have `together` samples; suspects alone, at the end."""
+    """Hands out jobs, so many at once that they have `together` samples; suspects alone, at the end.
 
-    def __init__(self, jobs: Sequence[Job], together: float = 0.0) -> None:
+    `leaves_out`: a client whose workers die again and again is given up, and the others go on.
+    """
+
+    def __init__(self, jobs: Sequence[Job], together: float = 0.0, *, leaves_out: bool = False) -> None:
         self._waiting, self._suspects = deque(jobs), deque[Job]()
-        self._together = together
+        self._together, self._leaves_out = together, leaves_out
         self._running: set[Job] = set()
         self._apart = False  # whether jobs that went out together have lost a worker
         self._deaths: Counter[Job] = Counter()
+        self._hangs: Counter[Job] = Counter()  # of these
         self._failures: dict[int, BaseException] = {}
 
     @property
@@ -50,22 +56,40 @@ class JobQueue:
         self._waiting = deque(job for job in self._waiting if job.order < first)
         self._suspects = deque(job for job in self._suspects if job.order < first)
 
-    def lost(self, jobs: Sequence[Job], how: str) -> None:
-        """Take back the jobs of a worker that died: several one by one, to find the one to blame."""
+    def lost(
+        self, jobs: Sequence[Job], how: str, *, hung: bool = False, overdue: bool = False
+    ) -> list[tuple[Job, ClientFailure]]:
+        """Take back the jobs of a worker that died: several one by one, to find the one to blame.
+
+        Return the client that is given up, if any, with its failure: at once where it is `overdue`.
+        """
         self._running.difference_update(jobs)
         parts = [part for job in jobs for part in (job.clients if isinstance(job, ChunkJob) else [job])]
         if len(parts) > 1:
             self._apart = True
             self._waiting.extend(parts)
-            return
+            return []
         [job] = jobs
         self._deaths[job] += 1
-        if self._deaths[job] == PATIENCE:
-            raise TooFewClients(
-                f"{job.name}: {PATIENCE} worker processes died over it, the last when no other ran ({how}): "
-                "is there memory enough? engine='serial' shows what happens in this process"
-            )
-        (self._suspects if self._deaths[job] == PATIENCE - 1 else self._waiting).append(job)
+        self._hangs[job] += hung
+        left = 0 if overdue else min(PATIENCE - self._deaths[job], HANGS - self._hangs[job])
+        if left > 0:
+            (self._suspects if left == 1 else self._waiting).append(job)
+            return []
+        if self._leaves_out and isinstance(job, ClientJob):
+            reason = how if overdue else f"its worker processes died again and again ({how})"
+            return [(job, ClientFailure(job.client, reason))]
+        if overdue:
+            raise TooFewClients(f"{job.name}: {how}")
+        raise TooFewClients(
+            f"{job.name}: {self._deaths[job]} worker processes died over it, the last when no other ran "
+            f"({how}): is there memory enough? engine='serial' shows what happens in this process"
+        )
+
+    def again(self, jobs: Sequence[Job]) -> None:
+        """Let jobs run once more that are not to blame, as where a whole machine was lost, done or not."""
+        self._running.difference_update(jobs)
+        self._waiting.extend(jobs)
 
     def check(self) -> None:
         """Raise the failure that the serial engine would meet first."""

@@ -13,8 +13,8 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
-from fedkeel.engines.client import run_client
-from fedkeel.engines.contract import ClientResult, CohortResult, RoundRequest
+from fedkeel.engines.client import attempt_client
+from fedkeel.engines.contract import ClientOutcome, CohortResult, RoundRequest
 from fedkeel.engines.reduction import ChunkSum, chunks, merge_chunks
 from fedkeel.oracle import EVALUATION_BATCH, Oracle
 from fedkeel.records import ClientMemory
@@ -74,17 +74,19 @@ Shared = RoundRequest | Models  # what jobs have in common
 class WorkerState:
     """What a worker keeps for a run."""
 
-    def __init__(self, settings: RunSettings, channels_last: bool) -> None:
+    def __init__(
+        self, settings: RunSettings, channels_last: bool, device: torch.device | None = None
+    ) -> None:
         self.settings = settings
-        self.oracle = Oracle(settings.task, torch.device("cpu"))
+        self.oracle = Oracle(settings.task, device or torch.device("cpu"))
         self.oracle.channels_last = channels_last
 
 
 def run_job(state: WorkerState, shared: Any, job: Job) -> Any:
-    """Return a client's result, a chunk's sum, or a batch's sums; `shared` is what jobs have in common."""
+    """Return a client's outcome, a chunk's sum, or a batch's sums; `shared` is what jobs have in common."""
     settings, oracle, federation = state.settings, state.oracle, state.settings.federation
     if isinstance(job, ClientJob):
-        return run_client(settings, oracle, shared, job.client, job.memory)
+        return attempt_client(settings, oracle, shared, job.client, job.memory)
     if isinstance(job, ChunkJob):
         total = ChunkSum()
         for one in job.clients:
@@ -133,7 +135,7 @@ class CohortSums:
         self._reducer, self._weights = reducer, request.weights
         self._chunks = chunks(len(request.clients))
         self._sums: dict[int, ChunkSum] = {}
-        self._singles: dict[int, ClientResult] = {}
+        self._singles: dict[int, ClientOutcome] = {}
 
     def take(self, job: Job, result: Any) -> None:
         """Take a job's result; sum up its chunk where that is complete."""

@@ -1,0 +1,218 @@
+"""What a client's round comes to: a result that was checked, or a failure.
+
+Every engine runs its clients through `client_outcome`. Where the run stops at a client that fails, the
+failure is raised with round and client in its message; where it goes on without that client, it is a value.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NoReturn, TypeVar
+
+import torch
+
+from fedkeel.algorithm import Algorithm, Walk
+from fedkeel.engines.contract import ClientFailure, ClientOutcome, ClientResult, RoundRequest, UploadShapes
+from fedkeel.errors import ClientFailed, ConfigError, DataError, Diverged, FedkeelError
+from fedkeel.faults import Damage
+from fedkeel.records import Record, leaves, transform
+from fedkeel.settings import RunSettings
+from fedkeel.vector import Vector, finite, scalar_like
+from fedkeel.walk import sharp_of
+
+T = TypeVar("T")
+
+_LONGEST_REASON = 300  # characters
+_HUGE = 1e6  # times the bound on uploads: how large a corrupt one is
+
+
+class UnusableClient(Exception):
+    """A client gives nothing that can be used; the message is the reason."""
+
+
+class NotFinite(UnusableClient):
+    """What a client sends is NaN or infinite."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"it sent NaN or infinite values ({name})")
+
+
+class SimulatedCrash(UnusableClient):
+    """A client fails on purpose in the middle of its work."""
+
+    def __init__(self) -> None:
+        super().__init__("crashed in the middle of its work (simulated)")
+
+
+def client_outcome(
+    settings: RunSettings, request: RoundRequest, client: int, run: Callable[[], ClientResult]
+) -> ClientOutcome:
+    """Run a client's round and check what it gives; a failure is a value, or raised where the run stops."""
+    try:
+        result = _with_faults(settings, request, client, run)
+        _check(settings, request, result)
+    except ConfigError:  # of no client
+        raise
+    except Exception as problem:
+        if settings.leaves_out:
+            return failure_of(client, problem)
+        raise_named(request, client, problem)
+    return result
+
+
+def failure_of(client: int, problem: Exception) -> ClientFailure:
+    """Return a client's failure as a value."""
+    if isinstance(problem, Diverged):
+        where = "" if problem.layer is None else f", first in {problem.layer}"
+        reason = f"its loss or model turned NaN or infinite{where}"
+        told = Diverged(str(problem), round=problem.round, client=client, layer=problem.layer)
+        return ClientFailure(client, reason, told)
+    return ClientFailure(client, _reason(problem))
+
+
+def raise_named(request: RoundRequest, client: int, problem: Exception) -> NoReturn:
+    """Raise a client's failure with its round and its number; what the client raised is the cause."""
+    if isinstance(problem, Diverged):  # it names them
+        raise problem
+    where = f"round {request.round}, client {client}"
+    if isinstance(problem, NotFinite):
+        told = f"{where}: {problem}; lower the learning rate ({request.lr:g}) or set Work(clip=…)"
+        raise Diverged(told, round=request.round, client=client)
+    if isinstance(problem, DataError):
+        raise DataError(f"{where}: {problem}") from problem
+    cause = None if isinstance(problem, UnusableClient) else problem
+    raise ClientFailed(
+        f"{where}: {_reason(problem)}; on_client_error='leave_out' goes on without a client that fails",
+        round=request.round,
+        client=client,
+    ) from cause
+
+
+def watched(
+    settings: RunSettings, batches: Iterable[T], *, round: int, client: int, steps: int, started: float
+) -> Iterator[T]:
+    """Yield a client's minibatches as long as it may go on: until its deadline, or its simulated crash."""
+    faults = settings.faults
+    crash = faults is not None and faults.of(round, client) == "crash"
+    for index, batch in enumerate(batches):
+        if crash and index >= steps // 2:
+            raise SimulatedCrash
+        yield batch
+        check_deadline(settings, started)
+
+
+def check_deadline(settings: RunSettings, started: float) -> None:
+    """Raise where a client has taken longer than it may."""
+    limit = settings.client_seconds
+    if limit is not None and time.monotonic() - started > limit:
+        raise UnusableClient(past_deadline(limit))
+
+
+def past_deadline(limit: float) -> str:
+    """Say that a client took too long."""
+    return f"took longer than client_seconds = {limit:g}"
+
+
+def upload_shapes(algorithm: Algorithm, down: Record, x0: Vector) -> UploadShapes | None:
+    """Return the shapes that a method's uploads have, from a walk of no length; None where it takes none."""
+    try:
+        memory = algorithm.enlist(x0)
+        up, _ = algorithm.finish(still_walk(algorithm, down, memory), down, memory)
+    except Exception:  # of a method of the user's that needs a real walk: then nothing is known
+        return None
+    return _shapes(up)
+
+
+def still_walk(algorithm: Algorithm, down: Record, memory: Record) -> Walk:
+    """Return a walk that ends where it starts: what a method makes of it has the form of a real one's."""
+    plan = algorithm.plan(down, memory)
+    still, sharp = torch.zeros_like(plan.start), sharp_of(plan.sharp)
+    return Walk(
+        start=plan.start,
+        end=plan.start.clone(),
+        length=scalar_like(plan.start, 1.0),
+        steps=scalar_like(plan.start, 1.0),
+        buffer=None if plan.momentum is None else still,
+        dual=None if sharp is None or sharp.dual is None else still,
+        full_gradient=still if plan.full_gradient else None,
+    )
+
+
+def _reason(problem: Exception) -> str:
+    """Say in a line why a client failed."""
+    told = " ".join(str(problem).split())
+    if not isinstance(problem, UnusableClient | FedkeelError):
+        told = f"{type(problem).__name__}: {told}" if told else type(problem).__name__
+    return told if len(told) <= _LONGEST_REASON else f"{told[:_LONGEST_REASON]}…"
+
+
+def _check(settings: RunSettings, request: RoundRequest, result: ClientResult) -> None:
+    """Refuse an upload that is not finite, of another shape than the server takes, or larger than allowed."""
+    assert result.upload is not None
+    up, buffers = result.upload
+    if request.shapes is not None:
+        _check_shapes(request.shapes, _shapes(up))
+    if buffers.shape != request.buffers.shape:
+        raise UnusableClient(
+            f"its buffers have shape {_shown(buffers.shape)}, not {_shown(request.buffers.shape)}"
+        )
+    for name, tensor in leaves(result.upload):
+        if not finite(tensor):
+            raise NotFinite(name)
+    if settings.max_upload_norm is not None:
+        squares = sum(float(torch.linalg.vector_norm(t, dtype=torch.float64)) ** 2 for _, t in leaves(up))
+        if not math.sqrt(squares) <= settings.max_upload_norm:
+            raise UnusableClient(
+                f"the norm of what it sent is {math.sqrt(squares):.3g}, and max_upload_norm = "
+                f"{settings.max_upload_norm:g}"
+            )
+
+
+def _check_shapes(expected: UploadShapes, found: UploadShapes) -> None:
+    for name in {**expected, **found}:
+        if expected.get(name) != found.get(name):
+            shown = (f"shape {_shown(s[name])}" if name in s else "nothing" for s in (found, expected))
+            raise UnusableClient(f"it sent {next(shown)} as {name}, not {next(shown)}")
+
+
+def _shapes(record: Record) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(tensor.shape) for name, tensor in leaves(record)}
+
+
+def _shown(shape: Sequence[int]) -> str:
+    return f"({', '.join(map(str, shape))})"
+
+
+def _with_faults(
+    settings: RunSettings, request: RoundRequest, client: int, run: Callable[[], ClientResult]
+) -> ClientResult:
+    """Run a client that may have to fail on purpose; `walk_client` lets one crash in the middle."""
+    faults, round = settings.faults, request.round
+    fault = None if faults is None else faults.of(round, client)
+    if fault == "drop":
+        raise UnusableClient("dropped out (simulated)")
+    if fault == "straggle":
+        raise UnusableClient("took too long (simulated)")
+    result = run()
+    if fault == "crash":
+        raise SimulatedCrash
+    if faults is not None and fault == "corrupt":
+        damage = faults.damage(round, client, bounded=settings.max_upload_norm is not None)
+        if damage == "shape" and request.shapes is None:  # nobody would notice
+            damage = "nan"
+        return _damaged(result, damage, settings.max_upload_norm or 1.0)
+    return result
+
+
+def _damaged(result: ClientResult, damage: Damage, bound: float) -> ClientResult:
+    """Return a client's result with a corrupt upload."""
+    assert result.upload is not None
+    changes: dict[Damage, Callable[[Vector], Vector]] = {
+        "nan": lambda tensor: torch.full_like(tensor, math.nan),
+        "inf": lambda tensor: torch.full_like(tensor, math.inf),
+        "shape": lambda tensor: torch.cat([tensor, tensor[-1:]]),
+        "huge": lambda tensor: torch.full_like(tensor, _HUGE * bound),
+    }
+    return result._replace(upload=result.upload._replace(up=transform(changes[damage], result.upload.up)))

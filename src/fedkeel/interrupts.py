@@ -1,0 +1,77 @@
+"""Signals that ask a run to end: they stop it where that loses nothing, with a checkpoint."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_USUAL = (signal.SIG_DFL, signal.default_int_handler)
+_AGAIN_SECONDS = 1.0  # a signal so soon after another one says nothing new
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal asks this process to end; `name` is the signal's."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+class _Raiser:
+    """A handler that raises `Interrupted`, but not again while the first one is dealt with."""
+
+    def __init__(self) -> None:
+        self._last = -_AGAIN_SECONDS
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if now - self._last >= _AGAIN_SECONDS:
+            self._last = now
+            raise Interrupted(signal.Signals(number).name)
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the block as Ctrl-C does, by an exception.
+
+    Signals that somebody handles already, or that are ignored (`nohup`), are left alone, and so is every
+    thread but the main one, where Python takes signals.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    raiser = _Raiser()
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    ours = {number: handler for number, handler in before.items() if handler in _USUAL}
+    try:
+        for number in ours:
+            signal.signal(number, raiser)
+        yield
+    finally:
+        for number, handler in ours.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def uninterrupted(*, forget: bool = False) -> Iterator[None]:
+    """Let a signal that arrives inside the block take effect at its end, or not at all (`forget`)."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    arrived: list[tuple[signal.Signals, FrameType | None]] = []
+    handlers = {number: signal.getsignal(number) for number in _SIGNALS}
+    before = {number: handler for number, handler in handlers.items() if callable(handler)}
+    for number in before:
+        signal.signal(number, lambda number, frame: arrived.append((signal.Signals(number), frame)))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if arrived and not forget:
+            before[arrived[0][0]](*arrived[0])

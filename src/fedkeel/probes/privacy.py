@@ -1,0 +1,54 @@
+"""What a run with private updates has given away so far."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, NamedTuple
+
+import torch
+
+from fedkeel.frozen import Count, frozen
+from fedkeel.layout import Layout
+from fedkeel.methods.private import Private
+from fedkeel.privacy import ORDERS, Mechanism, divergences, epsilon_of
+from fedkeel.probes.base import Columns, Probe, RoundView
+from fedkeel.records import Record
+from fedkeel.vector import Vector
+
+
+class Spent(NamedTuple):
+    """The Rényi divergences of all rounds so far, one for each order."""
+
+    divergences: Vector
+
+
+@frozen
+class PrivacyBudget(Probe):
+    """`epsilon`: the ε of all rounds so far for the method's δ. On in every run with `private(…)`.
+
+    None where it is infinite.
+    """
+
+    clients: Count
+    cohort: Count
+    sampling: Literal["fixed", "bernoulli"] = "fixed"
+    every: Count = 1
+
+    always = True
+
+    def names(self, layout: Layout) -> tuple[str, ...]:
+        """Return its column."""
+        return ("epsilon",)
+
+    def begin(self, x0: Vector, layout: Layout) -> Record:
+        """Nothing is given away yet."""
+        return Spent(torch.zeros(len(ORDERS), dtype=torch.float64))
+
+    def report(self, state: Record, seen: RoundView) -> tuple[Columns, Record]:
+        """Add the round."""
+        method = seen.algorithm
+        assert isinstance(method, Private)  # the run was checked
+        mechanism = Mechanism(method.noise, self.clients, self.cohort, self.sampling)
+        spent = state.divergences.cpu() + torch.tensor(divergences(mechanism), dtype=torch.float64)
+        found = epsilon_of(spent.tolist(), method.delta)
+        return {"epsilon": found if math.isfinite(found) else None}, Spent(spent)

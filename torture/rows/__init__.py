@@ -1,0 +1,1 @@
+"""The rows of the torture table: a module each."""
