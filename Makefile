@@ -73,7 +73,7 @@ flower: $(STAMP)  ## a deployment with real Flower processes on loopback (at mos
 
 site: $(STAMP)  ## build docs/ as a site in build/site, strictly, and run its commands and snippets (four minutes)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,docs]"
-	$(BIN)/python -m sphinx -b html -W --keep-going -n -q docs build/site
+	$(BIN)/python -m sphinx -E -b html -W --keep-going -n -q docs build/site
 	FEDKEEL_SITE=build/site timeout 600 $(BIN)/python -m pytest tests/site -n 2 --dist loadfile -rs
 
 ray: $(STAMP)  ## the engine ray on clusters of several nodes on this machine, with the packages it needs (five minutes)

@@ -32,6 +32,9 @@ nitpicky = True
 copybutton_exclude = ".linenos, .gp, .go"
 highlight_language = "text"
 
+# pages that other pages may name before they are there
+COMING = {"cluster", "deployment", "report", "reliability", "robustness", "torture", "watch"}
+
 html_theme = "furo"
 html_title = f"fedkeel {__version__}"
 html_static_path = ["_static"]
@@ -54,10 +57,14 @@ def _complete_index(app: Any, name: str, source: list[str]) -> None:
                 listed.add(entry[1])
             kept.append(line)
         source[0] = "\n".join(kept).replace("%MORE%", "\n".join(sorted(there - listed)))
-    else:  # files at the root of the repository have a page of their own here
-        depth = name.count("/")
-        for file, page in PROJECT_PAGES.items():
-            source[0] = source[0].replace(f"]({'../' * (depth + 1)}{file}", f"]({'../' * depth}{page}")
+        return
+    for coming in COMING - {
+        page.stem for page in HERE.glob("*.md")
+    }:  # a link to a page that is not there yet
+        source[0] = re.sub(rf"\[([^\]]+)\]\((?:\.\./)?{coming}\.md[^)]*\)", r"\1", source[0])
+    depth = name.count("/")  # files at the root of the repository have a page of their own here
+    for file, page in PROJECT_PAGES.items():
+        source[0] = source[0].replace(f"]({'../' * (depth + 1)}{file}", f"]({'../' * depth}{page}")
 
 
 def _in_list(lines: list[str]) -> bool:

@@ -15,7 +15,7 @@ from fedkeel.errors import ConfigError, did_you_mean
 from fedkeel.frozen import Count, FrozenModel, OpenFraction, Positive, Seed
 
 ENGINES = ("auto", "serial", "stacked", "stacked-uncompiled", "processes", "ray")
-DEPLOYMENT = "flower"  # the engine of a run on real clients, which no setting names
+DEPLOYED = "flower"  # the engine of runs on real clients, which nobody can ask for by name
 
 
 Threads = Annotated[Count, Field(le=1024)]  # of more the system's libraries end the process

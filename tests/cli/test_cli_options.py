@@ -21,10 +21,10 @@ COMMANDS = {
     ("compare",): {"seed"},  # seeds are counted
     ("sweep",): {"seed"},
     ("tune",): set(),
-    ("advise",): set(),
-    ("study", "stability"): set(),
-    ("study", "interaction"): set(),
-    ("study", "constants"): {"rounds"},  # the pilot's are --pilot-rounds
+    ("advise",): {"track"},  # it makes no runs to be tracked; nor do studies
+    ("study", "stability"): {"track"},
+    ("study", "interaction"): {"track"},
+    ("study", "constants"): {"rounds", "track"},  # the pilot's are --pilot-rounds
     ("study", "robustness"): {"seed"},
 }
 NO_EXPERIMENT = (
@@ -35,9 +35,13 @@ NO_EXPERIMENT = (
     "methods",
     "explain",
     "bounds",
+    "watch",
     "recipes show",
     "reproduce",
     "report",
+    "cluster check",
+    "cite",
+    "export",
     "deploy init",
     "deploy up",
     "deploy status",
@@ -70,6 +74,15 @@ SEVERAL = {  # what differs between commands, and how
         "Where to write it; by default page.html in DIR, of several report.html here.",
         "Where to write it; by default it is printed.",
     },
+    "--set": {
+        "Any setting, as work.lr=0.1; repeatable.",
+        "What happens from now on when clients fail, as on_client_error=leave_out; repeatable.",
+    },
+    "--port": {
+        "Port of the SuperLink, nodes take the next; by default free ones.",
+        "Port; by default (0) one that is free.",
+    },
+    "--page": {"Also write a page with the curves, as bounds.html.", "Also write it as a page, as advice.html."},
     "--over": {
         'What varies: a setting, as work.lr or "method=FedInit(beta={})"; {} stands for the value.',
         "What varies, and where: uniform(a, b), log(a, b), integer(a, b), choice(…); repeatable.",
@@ -131,7 +144,7 @@ def every_command() -> Iterator[tuple[str, Any]]:
 def test_the_file_of_an_experiment_is_an_argument_everywhere():
     for line, command in every_command():
         arguments = [one for one in command.params if one.param_type_name == "argument"]
-        takes = any(one.name == "settings" for one in command.params)
+        takes = any(one.name == "settings" for one in command.params) and line != "deploy up"
         assert [one.name for one in arguments] == ["file"] if takes else line in NO_EXPERIMENT, line
 
 

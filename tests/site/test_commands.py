@@ -26,6 +26,7 @@ MADE_SMALL: dict[str, tuple[str, ...]] = {
     "study stability": (*_SMALL, "--pairs", "1", "--held-out", "1", "--samples", "50"),
     "study interaction": (*_SMALL, "--samples", "60", "--every", "1"),
     "study constants": _SMALL,
+    "study robustness": (*_SMALL, "--seeds", "1"),
     "costs": (*_CLIENTS, "--counted", "2"),
     "reproduce": ("--dry-run",),  # `make recipes` plays every recipe at its smallest scale
 }
@@ -44,7 +45,7 @@ NOT_RUN = {
     "engine ray": "needs a cluster: `make ray`",
     "--address": "needs a cluster: `make ray`",
     "fedkeel watch": "serves a page until it is stopped; its own tests start and stop it",
-    "fedkeel deploy": "needs Flower's processes; its own tests start them",
+    "deploy": "needs Flower's processes; its own tests start them",
     "FEDKEEL_DATA=…": "a path of the reader's",
     "Pretrain(": "minutes: pre-trains on all of CIFAR-10; tests/cli/test_cli_init.py runs a small one",
 }
@@ -78,7 +79,10 @@ def prepare(page: Path) -> None:
         if block.language == "toml":
             for file in set(re.findall(r"\b(\w+\.toml)\b", page.read_text())):
                 Path(file).write_text(block.text)
-    call(["run", *_SMALL, "--out", "runs/first"])
+    named = re.findall(r"fedkeel (?:show|resume|report|export|watch) (runs/\w+)", "\n".join(commands(page)))
+    made = set(re.findall(r"--out (runs/\w+)", "\n".join(commands(page))))
+    for directory in {"runs/first", *named} - made:
+        call(["run", *_SMALL, "--keep-memories", "--out", directory])
     weights = next(Path("runs/first").glob("model.safetensors"))
     Path("weights.safetensors").write_bytes(weights.read_bytes())
 
@@ -98,7 +102,7 @@ def test_the_commands_of_a_page_run(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     lines = commands(page)
-    if any(word in line for line in lines for word in ("runs/first", "weights", ".toml", "fedkeel runs")):
+    if any(word in line for line in lines for word in (" runs/", "weights", ".toml", "fedkeel runs")):
         prepare(page)
     for line in lines:
         with subtests.test(msg=line):
@@ -107,6 +111,8 @@ def test_the_commands_of_a_page_run(
                 pytest.skip(why)
             words = words_of(line)
             small = MADE_SMALL.get(" ".join(words[:2]), MADE_SMALL.get(words[0], ()))
+            if words[0] == "resume" and "--rounds" in words:
+                small = ("--rounds", "2")
             result = call([*words, *small])
             assert result.exit_code == 0, (line, result.stdout[-2000:], result.stderr[-2000:])
 

@@ -102,19 +102,19 @@ def up(
     from fedkeel.flower.rehearsal.rehearsal import Rehearsal, find_command  # noqa: PLC0415
     from fedkeel.running.run_directory import read_rows  # noqa: PLC0415
 
-    find_command("flower-superlink")
     lines, config = _configuration(directory, settings or [], run_dir)
+    find_command("flower-superlink")
     run_dir = directory / config.options.run_dir
     forget_status(run_dir)
     _say(f"starting a SuperLink and {config.options.clients} nodes ({_security(insecure)})")
     with _ended_cleanly(run_dir), Rehearsal(directory, port=port, secure=not insecure) as rehearsal:
         rehearsal.run_dir = run_dir.resolve()
-        rehearsal.submit({"set": "\n".join(lines)})
-        _say(f"SuperLink on 127.0.0.1:{rehearsal.port}, run {rehearsal.run_id}; logs in {rehearsal.folder}")
+        run_id = rehearsal.submit({"set": "\n".join(lines)})
+        _say(f"SuperLink on 127.0.0.1:{rehearsal.port}, run {run_id}; logs in {rehearsal.folder}")
         rounds = config.experiment.rounds
         with RunProgress([config.experiment.method], rounds) as progress:
             progress.begin(0, len(read_rows(run_dir)))
-            follow(rehearsal, run_dir, _waiting(), progress.row)
+            follow(rehearsal, run_id, run_dir, _waiting(), progress.row)
         _say("taking everything down")
     _print_end(run_dir)
 

@@ -65,7 +65,7 @@ def resume(
     directory: opt.Directory,
     rounds: Annotated[int | None, typer.Option(min=1, help="Go on to this many rounds in all.")] = None,
     columns: opt.TableColumns = None,
-    settings: Annotated[
+    changes: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
@@ -79,8 +79,8 @@ def resume(
     if (directory / COMPARISON_FILE).exists():
         from fedkeel.cli.compare import go_on  # noqa: PLC0415
 
-        if settings:
-            raise ConfigError(f"--set {settings[0]}: {directory} is a comparison; --set is for single runs")
+        if changes:
+            raise ConfigError(f"--set {changes[0]}: {directory} is a comparison; --set is for single runs")
         go_on(directory, rounds, columns, as_json=as_json)
         return
     paths.refuse_columns(directory, columns)
@@ -91,7 +91,7 @@ def resume(
 
     manifest, experiment = read_manifest(directory), Experiment.load(directory)
     rounds = rounds or max(experiment.rounds, manifest["rounds"], len(read_rows(directory)))
-    experiment = experiment.with_settings([f"rounds={rounds}", *_of_faults(settings or [])])
+    experiment = experiment.with_settings([f"rounds={rounds}", *_of_faults(changes or [])])
     _train(experiment, directory, resuming=True, as_json=as_json)
 
 

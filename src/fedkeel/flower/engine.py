@@ -22,7 +22,7 @@ from fedkeel.flower.nodes import LinkError, Registry
 from fedkeel.flower.options import DeployOptions
 from fedkeel.flower.replies import LostMemory, ReplyForm, read_reply
 from fedkeel.methods.stages import Stages
-from fedkeel.options import DEPLOYMENT
+from fedkeel.options import DEPLOYED
 from fedkeel.oracle import Oracle
 from fedkeel.records import ClientMemory, RecordList, leaves
 from fedkeel.running.round import Row
@@ -34,7 +34,7 @@ from fedkeel.version import __version__
 class NodesEngine:
     """Runs cohorts on the nodes of a deployment."""
 
-    name = DEPLOYMENT
+    name = DEPLOYED
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ from fedkeel.errors import StorageError
 from fedkeel.identity import stable_name
 from fedkeel.jsonfiles import FORMAT
 from fedkeel.methods.stages import Stages
-from fedkeel.options import DEPLOYMENT
+from fedkeel.options import DEPLOYED
 from fedkeel.oracle import Oracle
 from fedkeel.running.round import RunContext
 from fedkeel.running.run_directory import RunDirectory, read_manifest
@@ -33,7 +33,7 @@ _SAME_BITS = {
     "serial",
     "processes",
     "ray",
-    DEPLOYMENT,
+    DEPLOYED,
 }  # engines that take a client's steps one after the other
 _EVALUATED_ON = {"test": "test set", "clients": "all clients' data", "nothing": "nothing"}
 

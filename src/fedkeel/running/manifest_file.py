@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator, model_validator
 
 from fedkeel.jsonfiles import Shape
-from fedkeel.options import DEPLOYMENT, ENGINES, Threads
+from fedkeel.options import DEPLOYED, ENGINES, Threads
 
 _Count = Annotated[int, Field(ge=1)]
 
@@ -67,7 +67,7 @@ class ManifestShape(Shape):
     @field_validator("engine")
     @classmethod
     def _exists(cls, engine: str) -> str:
-        if engine not in (known := (*ENGINES, DEPLOYMENT)):
+        if engine not in (known := (*ENGINES, DEPLOYED)):
             raise ValueError(f"known: {', '.join(known)}")
         return engine
 

@@ -23,7 +23,10 @@ from fedkeel.errors import TooFewClients
 HANG_SECONDS = 60.0  # a worker without a sign of life for so long hangs, and no job gets less time
 _START_SECONDS = 60.0  # to read the settings of the run
 _HANG_FACTOR = 10.0  # a job hangs that takes so many times longer than the slowest of its peers
-_OVERTIME = 2.0  # times a client's deadline, until its worker is ended
+_OVERTIME, OVERTIME_SECONDS = (
+    2.0,
+    5.0,
+)  # times a client's deadline and so much more, until its worker is ended
 _LOOK_SECONDS = 0.5  # between two looks at who hangs
 BACK_OFF_SECONDS, _MOST_BACK_OFF = 0.5, 10.0  # before a start where new workers died too, doubled each time
 GIVE_UP = 10  # times that new workers died, with no job done in between
@@ -158,7 +161,7 @@ class WorkerPool:
         if isinstance(worker.jobs[0], EvaluationJob):
             return math.inf
         clients = sum(len(job.clients) if isinstance(job, ChunkJob) else 1 for job in worker.jobs)
-        return _OVERTIME * (self._client_seconds or math.inf) * clients + _LOOK_SECONDS
+        return _OVERTIME * (self._client_seconds or math.inf) * clients + OVERTIME_SECONDS
 
     def _lost(
         self,

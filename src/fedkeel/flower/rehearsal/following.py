@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from fedkeel.errors import FedkeelError
+from fedkeel.errors import DataError, FedkeelError
 from fedkeel.flower.rehearsal.rehearsal import Rehearsal
 from fedkeel.flower.status import ServerStatus, read_status, status_file
 from fedkeel.running.round import Row
@@ -31,6 +31,7 @@ def forget_status(run_dir: Path) -> None:
 
 def follow(
     rehearsal: Rehearsal,
+    run_id: str,
     run_dir: Path,
     told: Callable[[ServerStatus], None] | None = None,
     row: Callable[[Row], None] | None = None,
@@ -56,7 +57,7 @@ def follow(
         _check_alive(rehearsal)
         if time.monotonic() - heard > _ASK_FLOWER_AFTER:
             heard = time.monotonic()
-            _check_run(rehearsal, run_dir)
+            _check_run(rehearsal, run_id, run_dir)
         time.sleep(_POLL)
 
 
@@ -71,9 +72,12 @@ def _check_alive(rehearsal: Rehearsal) -> None:
         raise RunFailed(f"no node is left; {last.name} says:\n{last.last_words()}\n(all of it: {last.log})")
 
 
-def _check_run(rehearsal: Rehearsal, run_dir: Path) -> None:
+def _check_run(rehearsal: Rehearsal, run_id: str, run_dir: Path) -> None:
     """Raise where Flower says that the run is over and the server has said nothing of it."""
-    flower = rehearsal.run_status()
+    try:
+        flower = rehearsal.run_status(run_id)
+    except DataError:  # a busy machine: it is asked again
+        return
     status = read_status(run_dir)
     if flower.startswith("finished") and (status is None or status.state in ("waiting", "running")):
         log = rehearsal.processes[0]

@@ -158,11 +158,9 @@ class Rehearsal:
             shutil.copytree(self.app, staged, ignore=ignored)
         return staged
 
-    def run_status(self) -> str:
-        """Return what the SuperLink says of the run, as running or finished:completed."""
-        found = _json(
-            self.flwr("list", "--run-id", str(self.run_id), "loop", "--format", "json"), "flwr list"
-        )
+    def run_status(self, run_id: str) -> str:
+        """Return what the SuperLink says of a run, as running or finished:completed."""
+        found = _json(self.flwr("list", "--run-id", run_id, "loop", "--format", "json"), "flwr list")
         runs = found.get("runs") or [{}]
         return str(runs[0].get("status", "unknown"))
 
