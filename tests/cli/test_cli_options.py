@@ -75,6 +75,10 @@ SEVERAL = {  # what differs between commands, and how
         "Any setting, as work.lr=0.1; repeatable.",
         "What happens from now on when clients fail, as on_client_error=leave_out; repeatable.",
     },
+    "--port": {
+        "Port; by default (0) one that is free.",
+        "Port of the SuperLink, nodes take the next; by default free ones.",
+    },
     "--over": {
         'What varies: a setting, as work.lr or "method=FedInit(beta={})"; {} stands for the value.',
         "What varies, and where: uniform(a, b), log(a, b), integer(a, b), choice(…); repeatable.",
