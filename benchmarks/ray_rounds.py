@@ -26,6 +26,7 @@ os.environ |= {  # before Ray is imported, which the measured clusters need
     "RAY_AUTH_TOKEN": os.environ.get("RAY_AUTH_TOKEN") or os.urandom(32).hex(),
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_worker_niceness": "0",
     "PYTHONWARNINGS": "ignore",
 }
 
@@ -270,23 +271,27 @@ def main() -> None:
             flower = python_of("flwr", install=True, report=print)
         except Unavailable as problem:
             results["notes"].append(f"Flower is left out: {problem}")
-    results["versus"] = {
-        name: workers_table(_smaller(WORKLOADS[name]), given.repetitions, given.budget, flower)
-        for name in given.workloads
-    }
-    steps = {
-        name: min(one["seconds"]["serial"])
-        / (one["workload"]["cohort"] * Workload.from_json(one["workload"]).steps)
-        for name, one in results["versus"].items()
-    }
+    results |= {"versus": {}, "nodes": [], "extrapolated": {}}
+    steps: dict[str, float] = {}
+    for name in given.workloads:
+        found = workers_table(_smaller(WORKLOADS[name]), given.repetitions, given.budget, flower)
+        results["versus"][name] = found
+        serial = statistics.median(found["seconds"]["serial"])
+        steps[name] = serial / found["workload"]["cohort"] / WORKLOADS[name].steps
+        _write(results, given.out)
     first = given.workloads[0]
-    results["nodes"] = [on_nodes(WORKLOADS[first], count, 15, steps[first]) for count in given.nodes]
-    if results["nodes"] and {"logistic50", "cnn"} <= steps.keys():
-        costs = Overheads(**results["nodes"][-1]["overheads"])
-        results["extrapolated"] = extrapolated(costs, steps)
-    results["load_after"] = load()
-    given.out.write_text(json.dumps(results, indent=1) + "\n")
+    for count in given.nodes:
+        results["nodes"].append(on_nodes(WORKLOADS[first], count, 15, steps[first]))
+        if {"logistic50", "cnn"} <= steps.keys():
+            results["extrapolated"] = extrapolated(Overheads(**results["nodes"][-1]["overheads"]), steps)
+        _write(results, given.out)
     print(page(results))
+
+
+def _write(results: dict[str, Any], out: Path) -> None:
+    """Keep what is measured so far."""
+    results["load_after"] = load()
+    out.write_text(json.dumps(results, indent=1) + "\n")
 
 
 def _smaller(workload: Workload) -> Workload:

@@ -82,6 +82,10 @@ SEVERAL = {  # what differs between commands, and how
         "Port of the SuperLink, nodes take the next; by default free ones.",
         "Port; by default (0) one that is free.",
     },
+    "--page": {
+        "Also write a page with the curves, as bounds.html.",
+        "Also write it as a page, as advice.html.",
+    },
     "--over": {
         'What varies: a setting, as work.lr or "method=FedInit(beta={})"; {} stands for the value.',
         "What varies, and where: uniform(a, b), log(a, b), integer(a, b), choice(…); repeatable.",

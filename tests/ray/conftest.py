@@ -13,6 +13,7 @@ os.environ.update(
     RAY_AUTH_TOKEN="0123456789abcdef" * 4,
     RAY_USAGE_STATS_ENABLED="0",
     RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0",
+    RAY_worker_niceness="0",
     FEDKEEL_RAY_STORE=str(200 * 2**20),
 )
 

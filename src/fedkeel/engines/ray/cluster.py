@@ -7,6 +7,7 @@ must be said before Ray is imported.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import secrets
@@ -25,7 +26,11 @@ from fedkeel.errors import ConfigError
 STORE = "FEDKEEL_RAY_STORE"  # bytes of the object store of a Ray that is started here
 _STORE_BYTES = 1 << 30
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-_LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token"}
+_LOOPBACK = {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_AUTH_MODE": "token",
+    "RAY_worker_niceness": "0",  # 15 by default: on a busy machine such workers hardly ever run
+}
 _LONGEST_PATH = 40  # of the directory that holds Ray's sockets: the system takes no long names for those
 _REACH_SECONDS = 5.0
 
@@ -193,6 +198,7 @@ def _start(num_cpus: float | None) -> Cluster:
         return Cluster(before, None, None, owned=False)
     ray = _import({**_QUIET, **_LOOPBACK})
     directory = tempfile.mkdtemp(prefix="fedkeel-ray-", dir=_short_directory())
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)  # runs after Ray's own end
     environment = {**_QUIET, **_LOOPBACK, "RAY_AUTH_TOKEN": _token}
     kept = {name: os.environ.get(name) for name in environment}
     os.environ.update(environment)
