@@ -34,10 +34,10 @@ def server_app(main: ServerMain) -> Any:
     """Return a ServerApp that calls a function with the way to the nodes and the run config."""
     app = ServerApp()
 
-    @app.main()
     def run(grid: Grid, context: Context) -> None:
         main(GridLink(grid), dict(context.run_config))
 
+    app.main()(run)
     return app
 
 
@@ -49,14 +49,14 @@ def client_app(answer: Answer) -> Any:
         reply = answer(kind, unwrap(message.content), dict(context.run_config), dict(context.node_config))
         return Message(content=wrap(reply), reply_to=message)
 
-    @app.query()
     def query(message: Message, context: Context) -> Message:
         return respond(HELLO, message, context)
 
-    @app.train()
     def train(message: Message, context: Context) -> Message:
         return respond(TRAIN, message, context)
 
+    app.query()(query)
+    app.train()(train)
     return app
 
 
