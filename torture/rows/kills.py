@@ -189,4 +189,7 @@ def counting() -> tuple[Callable[..., None], list[int]]:
 def digest(path: Path) -> dict[str, str]:
     """Return hashes of all that a finished run leaves but for timings."""
     found = left("", path)
-    return {name: hashlib.sha256(json.dumps(value).encode()).hexdigest() for name, value in found.items()}
+    return {
+        name: hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+        for name, value in found.items()
+    }
