@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+AUDIT := .venv-audit
 WORKERS ?= auto
-APART := ray browser  # tests that need packages or programs of their own: a target each, called by .ci/run
+APART := ray browser trackers site  # tests that need packages or programs of their own: a target each, called by .ci/run
 # A test process per core; a file is run by one of them, so that its fixtures are made once. Python's compiled
 # files are kept even where the environment says not to: without them each process spends seconds on importing.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 \
@@ -61,9 +62,19 @@ docs: $(STAMP)  ## write the pages of docs/ that are generated from the code; DO
 recipes: $(STAMP)  ## every table and figure of the papers at the scale of seconds
 	FEDKEEL_RECIPES=all $(PYTEST) --dist load tests/recipes/test_smoke.py
 
-examples: $(STAMP)  ## the Transformer and the notebook, with the packages they need (two minutes)
+examples: $(STAMP)  ## the Transformer and the notebooks, with the packages they need (two minutes)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,examples]"
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest tests/test_docs.py -k "transformer or notebook" -rs
+
+flower: $(STAMP)  ## a deployment with real Flower processes on loopback (at most ten minutes)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,flower]"
+	FEDKEEL_FLOWER=1 OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= timeout --kill-after=30 600 \
+		$(BIN)/python -m pytest tests/flower -rs
+
+site: $(STAMP)  ## build docs/ as a site in build/site, strictly, and run its commands and snippets (four minutes)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,docs]"
+	$(BIN)/python -m sphinx -E -b html -W --keep-going -n -q docs build/site
+	FEDKEEL_SITE=build/site timeout 600 $(BIN)/python -m pytest tests/site -n 2 --dist loadfile -rs
 
 ray: $(STAMP)  ## the engine ray on clusters of several nodes on this machine, with the packages it needs (five minutes)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,ray]"
@@ -73,6 +84,25 @@ browser: $(STAMP)  ## the pages in a real browser, light and dark, read by axe-c
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,browser]"
 	npm install --silent --no-save --no-audit --no-fund --prefix .browser axe-core@$(AXE)
 	$(BIN)/python -m pytest tests/browser -rs
+
+trackers: $(STAMP)  ## TensorBoard, MLflow and Weights & Biases, 250 MB of packages, and what they are given
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+		-e ".[dev,tensorboard,mlflow,wandb]"
+	$(BIN)/python -m pytest tests/trackers -rs
+
+$(AUDIT)/.installed: constraints.txt
+	$(PYTHON) -m venv $(AUDIT)
+	$(AUDIT)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt pip-audit cyclonedx-bom
+	touch $(AUDIT)/.installed
+
+audit: $(AUDIT)/.installed  ## known vulnerabilities of everything that is pinned; asks the advisory database on the net
+	$(AUDIT)/bin/pip-audit --no-deps --disable-pip --requirement constraints.txt
+
+sbom: $(AUDIT)/.installed  ## everything that is pinned as a CycloneDX bill of materials: dist/sbom.json
+	mkdir -p dist
+	$(AUDIT)/bin/cyclonedx-py requirements constraints.txt --pyproject pyproject.toml --mc-type library \
+		--output-reproducible --of JSON -o dist/sbom.json
+	$(AUDIT)/bin/python .ci/sbom dist/sbom.json constraints.txt
 
 wheel: $(STAMP)  ## build the wheel and try it in a new environment
 	.ci/wheel $(BIN)/python
@@ -87,4 +117,4 @@ hooks: $(STAMP)  ## check before every commit and push
 	$(BIN)/pre-commit install --hook-type pre-commit --hook-type pre-push
 
 clean:
-	rm -rf $(VENV) .browser runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(AUDIT) .browser runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -7,9 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from fedkeel.report.charts import Drawing, line_chart
-
 import fedkeel as fk
+from fedkeel.picture import line_picture
 from fedkeel.probes import Cosine, Divergence, Diversity, Drift
 from fedkeel.settings import RunSettings
 from fedkeel.studies.interaction import FeatureSettings, study
@@ -56,10 +55,10 @@ def figure_1() -> dict[str, Any]:
             name: [(row["round"] + 1, row[column]) for row in rows if row[column] is not None]
             for name, rows in runs.items()
         }
-        write(column.replace("/", "-"), line_chart(title, series, log=column != "cosine/previous"))
+        write(column.replace("/", "-"), line_picture(title, series, log=column != "cosine/previous"))
         found[column] = {name: (mean(points[:9]), mean(points[9:])) for name, points in series.items()}
     last = {name: list(enumerate(rows[-1]["cosine/last_round_with"], start=1)) for name, rows in runs.items()}
-    write("cosine-last", line_chart("cosine of the last round's move with that of each round", last))
+    write("cosine-last", line_picture("cosine of the last round's move with that of each round", last))
     found["last round with"] = {name: (mean(points[:9]), mean(points[9:])) for name, points in last.items()}
     return found
 
@@ -94,10 +93,10 @@ def figure_2() -> dict[str, Any]:
         found[name] = stability(settings, pairs=5)
     write(
         "stability",
-        line_chart("‖x − x'‖, one client replaced", {n: list(enumerate(found[n].mean)) for n in cases}),
+        line_picture("‖x − x'‖, one client replaced", {n: list(enumerate(found[n].mean)) for n in cases}),
     )
     walks = {name: list(enumerate(found[name].local[-2].distances)) for name in cases}
-    write("local", line_chart("largest distance between two walks in round 50, by step", walks))
+    write("local", line_picture("largest distance between two walks in round 50, by step", walks))
     first = next(iter(found.values()))
     return {
         "replaced": [one._asdict() for one in first.clients],
@@ -126,13 +125,13 @@ def features() -> dict[str, Any]:
         )
         seen = study(settings, features=FeatureSettings(every=4, points=300, gamma_corr=0.9))
         found[name] = [(snapshot.round, snapshot.features) for snapshot in seen]
-    write("features", line_chart("features of 12 models, γ_corr = 0.9", found))
+    write("features", line_picture("features of 12 models, γ_corr = 0.9", found))
     return found
 
 
-def write(name: str, drawn: Drawing) -> None:
+def write(name: str, drawn: str) -> None:
     """Write a picture."""
-    (PICTURES / f"diagnostics-{name}.svg").write_text(drawn.file())
+    (PICTURES / f"diagnostics-{name}.svg").write_text(drawn)
 
 
 if __name__ == "__main__":

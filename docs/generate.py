@@ -1,16 +1,20 @@
 """Writes the pages of docs/ that come from the code: `make docs`.
 
-docs/methods.md: every method's equations (traced from its code), knobs and costs. All of it follows from the code
-but for the seconds, which are read from docs/methods.json; `make docs DOCS=--measure` measures them again, on a
-quiet machine. Rounds of all methods are interleaved and the fastest of several counts, so that other work on the
-machine disturbs the ratios little.
+docs/methods.md, an overview, and docs/methods/, a page for each method. All of it follows from the code but for
+the seconds, which are read from docs/methods.json (`make docs DOCS=--measure` measures them again, on a quiet
+machine), and the accuracies of docs/comparison.json (`make docs DOCS=--compare` runs all methods again, half an
+hour). Rounds of all methods are interleaved and the fastest of several counts, so that other work on the machine
+disturbs the ratios little.
 """
 
 from __future__ import annotations
 
 import json
 import platform
+import shlex
+import subprocess
 import sys
+import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,11 +22,17 @@ from typing import Any
 import torch
 
 import fedkeel as fk
-from fedkeel.explain import explain_method
+from fedkeel.explain import Explanation, explain_method
 
 HERE = Path(__file__).parent
-PAGE, MEASURED = HERE / "methods.md", HERE / "methods.json"
+sys.path.insert(0, str(HERE))
+
+import method_pages as mp  # noqa: E402
+
+MEASURED = HERE / "methods.json"
 COHORT, ROUNDS, REPEATS = 10, 4, 3
+RATES = ("0.1", "0.01")
+SETTING = "Digits, the MLP, 10 of 50 clients with few classes each (Dirichlet 0.1), five local epochs, 60 rounds, five seeds."
 
 
 def model() -> torch.nn.Module:
@@ -56,6 +66,44 @@ def measure() -> dict[str, Any]:
     }
 
 
+def command(rate: str) -> str:
+    """Return the line that compares all methods at a local rate."""
+    methods = " ".join(f"--method {make.__name__.lower()}" for make in fk.METHODS)
+    return (
+        f'fedkeel compare {methods} --seeds 5 --split "DirichletByClass(0.1)" --clients 50 --cohort 10 '
+        f"--rounds 60 --lr {rate} --engine serial --threads 1"
+    )
+
+
+def compare() -> dict[str, Any]:
+    """Run all methods at two local rates and return their accuracies."""
+    printed = {}
+    for rate in RATES:
+        with tempfile.TemporaryDirectory() as out:
+            line = [*shlex.split(command(rate)), "--json", "--out", f"{out}/runs"]
+            done = subprocess.run(
+                [sys.executable, "-m", *line], check=True, stdout=subprocess.PIPE, text=True
+            )
+            printed[rate] = json.loads(done.stdout)
+    return summary(printed)
+
+
+def summary(printed: dict[str, Any]) -> dict[str, Any]:
+    """Return what the pages need of comparisons' JSON, by local rate."""
+    rates = {}
+    for rate, found in printed.items():
+        rows = [row for row in found["methods"] if row["model"] == "x"]
+        keys = ("accuracy", "spread", "seeds", "failed")
+        rates[rate] = {row["method"].partition("(")[0]: {key: row[key] for key in keys} for row in rows}
+    return {
+        "setting": SETTING,
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "commands": [command(rate) for rate in printed],
+        "rates": rates,
+        "verdicts": {rate: found["verdict"]["sentence"] for rate, found in printed.items()},
+    }
+
+
 def traffic(make: Any) -> tuple[float, float]:
     """Return what a client receives and sends in a round, in models."""
     (row,) = train(make, 1, fk.Work(steps=1, batch_size=20, lr=0.05))
@@ -63,33 +111,60 @@ def traffic(make: Any) -> tuple[float, float]:
     return row["bytes_down"] / size, row["bytes_up"] / size
 
 
-def methods_page() -> str:
-    """Return docs/methods.md."""
+def pages() -> dict[str, str]:
+    """Return docs/methods.md and the pages of all methods, by path."""
     measured = json.loads(MEASURED.read_text())
+    explained = {make.__name__: explain_method(make()) for make in fk.METHODS}
+    costs = {
+        make.__name__: mp.MethodCost(*traffic(make), measured["seconds_over_fedavg"].get(make.__name__))
+        for make in fk.METHODS
+    }
+    made = {
+        f"methods/{name.lower()}.md": mp.method_page(name, explained[name], costs[name]) for name in costs
+    }
+    made["methods/index.md"] = mp.index_page(list(costs))
+    made["methods.md"] = _overview(measured, explained, costs)
+    return made
+
+
+def _overview(
+    measured: dict[str, Any], explained: dict[str, Explanation], costs: dict[str, mp.MethodCost]
+) -> str:
     lines = [
         "# Methods",
         "",
-        "Written by `make docs` from the code: the equations are traced from each method's functions, not typed.",
+        "Written by `make docs` from the code. Each name leads to its page: paper, rule, knobs, costs, results.",
         "Traffic counts what one client receives and sends in a round, in models; memory what it keeps between rounds.",
         "Seconds are of one round against FedAvg's: 10 clients × 5 epochs of digits with the MLP, serial engine, the",
         f"fastest of {measured['rounds']} interleaved rounds. Machine: {measured['machine']}, torch "
         f"{measured['torch']}, {measured['date']}.",
         "A method that shows — there was not measured yet: `make docs DOCS=--measure`.",
         "",
-        "| method | down | up | memory | gradients per step | seconds / FedAvg |",
-        "|---|---|---|---|---|---|",
+        "| method | paper | down | up | memory | gradients per step | seconds / FedAvg |",
+        "|---|---|---|---|---|---|---|",
     ]
-    explained = {make.__name__: explain_method(make()) for make in fk.METHODS}
-    for make in fk.METHODS:
-        name, (down, up) = make.__name__, traffic(make)
-        told, seconds = explained[name], measured["seconds_over_fedavg"].get(name)
+    for name, cost in costs.items():
+        told, paper = explained[name], mp.cited(name, "methods")[0]
+        seconds = "—" if cost.seconds is None else f"{cost.seconds:.2f}"
+        short = f"[{paper.short}]({paper.link})" if paper.link else paper.short
         lines.append(
-            f"| [{name}](#{name.lower()}) | {down:.3g} | {up:.3g} | {told.memory.vectors} | "
-            f"{told.gradients_per_step} | {'—' if seconds is None else f'{seconds:.2f}'} |"
+            f"| [{name}](methods/{name.lower()}.md) | {short} | {cost.down:.3g} | {cost.up:.3g} | "
+            f"{told.memory.vectors} | {told.gradients_per_step} | {seconds} |"
         )
-    lines += ["", *_plug_ins()]
-    for name, told in explained.items():
-        lines += [f"## {name}", "", "```", str(told), "```", ""]
+    lines += ["", *_plug_ins(), "## All methods on one task", ""]
+    lines += [
+        f"{mp.comparison_setting()} Every method has its default arguments: nothing was tuned but the local",
+        "",
+    ]
+    lines[-2] += (
+        " rate, of which two are shown. The final accuracy, mean ± standard deviation over the seeds:"
+    )
+    lines += [*mp.comparison_lines(), ""]
+    lines += [
+        "What such a table can and cannot say: [choosing a method](choosing.md). Each column is one line:",
+        "",
+    ]
+    lines += ["```", "# half an hour", *mp.comparison_commands(), "```", ""]
     return "\n".join(lines)
 
 
@@ -132,5 +207,10 @@ def _plug_ins() -> list[str]:
 if __name__ == "__main__":
     if "--measure" in sys.argv[1:]:
         MEASURED.write_text(json.dumps(measure(), indent=2) + "\n")
-    PAGE.write_text(methods_page())
-    print(f"wrote docs/{PAGE.name}")
+    if "--compare" in sys.argv[1:]:
+        mp.COMPARISON.write_text(json.dumps(compare(), indent=2, ensure_ascii=False) + "\n")
+    written = pages()
+    for page, text in written.items():
+        (HERE / page).parent.mkdir(exist_ok=True)
+        (HERE / page).write_text(text)
+    print(f"wrote docs/methods.md and {len(written) - 1} pages in docs/methods")

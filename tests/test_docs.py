@@ -72,29 +72,43 @@ def test_a_trimmed_mean_of_ones_own_withstands_broken_clients() -> None:
     assert found["trimmed mean"] > found["mean"] + 0.1
 
 
+NOTEBOOKS = {
+    "notebook.ipynb": ("Federation: 50 clients", "EarlyStop"),
+    "drift.ipynb": ("diversity", "The intervals hold", "c_i ← c_i − c"),
+}
+
+
 @pytest.mark.slow
-def test_the_notebook_runs() -> None:
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_the_notebook_runs(name: str) -> None:
     nbclient = pytest.importorskip("nbclient", reason="needs the extra examples")
     nbformat = pytest.importorskip("nbformat", reason="needs the extra examples")
-    notebook = nbformat.read(ROOT / "examples" / "notebook.ipynb", 4)
+    notebook = nbformat.read(ROOT / "examples" / name, 4)
     assert not any(cell.get("outputs") for cell in notebook.cells), "it is kept without outputs"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Jupyter's own
         nbclient.NotebookClient(notebook, timeout=300).execute()
     shown = [str(output) for cell in notebook.cells for output in cell.get("outputs", [])]
-    assert any("Federation: 50 clients" in text for text in shown)
-    assert any("EarlyStop" in text for text in shown)
+    for text in NOTEBOOKS[name]:
+        assert any(text in output for output in shown), text
+
+
+def test_no_example_is_without_a_test() -> None:
+    tested = Path(__file__).read_text()
+    for example in (ROOT / "examples").iterdir():
+        if example.suffix in (".py", ".ipynb"):
+            assert f'"{example.name}"' in tested, example.name
 
 
 def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = blocks("README.md", "python")
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
-    exec(compile(first.replace("rounds=100", "rounds=2"), "README", "exec"), names)
-    exec(compile(second.replace("rounds=500", "rounds=2"), "README", "exec"), names)
-    result = names["result"]
-    assert isinstance(result, fk.Result)
-    assert len(result.history) == 2
+    for text in (first.replace("rounds=100", "rounds=2"), second.replace("rounds=500", "rounds=2")):
+        names: dict[str, object] = {}  # each by itself, as in two programs
+        exec(compile(text, "README", "exec"), names)
+        result = names["result"]
+        assert isinstance(result, fk.Result)
+        assert len(result.history) == 2
     assert (tmp_path / "runs" / "a" / "model.safetensors").exists()
 
 
@@ -160,12 +174,15 @@ def test_the_page_of_tasks_runs() -> None:
     assert {"accuracy", "macro_f1", "top_3", "perplexity"} <= set(result.history[-1])
 
 
-def test_the_methods_page_has_every_method_and_its_rule() -> None:
-    page = (ROOT / "docs" / "methods.md").read_text()
+def test_every_method_has_a_page_with_its_rule() -> None:
+    overview = (ROOT / "docs" / "methods.md").read_text()
     for make in fk.METHODS:
-        assert f"## {make.__name__}\n" in page
-    (scaffold,) = re.findall(r"## SCAFFOLD\n(.*?)\n## ", page, re.DOTALL)
+        page = f"methods/{make.__name__.lower()}.md"
+        assert f"[{make.__name__}]({page})" in overview
+        assert (ROOT / "docs" / page).read_text().startswith(f"# {make.__name__}\n")
+    scaffold = (ROOT / "docs" / "methods" / "scaffold.md").read_text()
     assert "y ← y − η·(g + c − c_i + wd·y)" in scaffold
+    assert "Karimireddy" in scaffold
 
 
 def test_method_expressions_in_the_readme_parse() -> None:

@@ -178,7 +178,7 @@ def test_every_declared_extra_is_used() -> None:
     used = {name.partition(".")[0] for module in modules().values() for name in module.imports}
     imported_as = TABLE["imported_as"]
     for extra, requirements in extras.items():
-        if extra in ("dev", "examples", "browser"):  # not used by the package itself
+        if extra in ("dev", "docs", "examples", "browser"):  # not used by the package itself
             continue
         for requirement in requirements:
             package = requirement.split(">")[0].split("=")[0].split("<")[0].split("[")[0]

@@ -323,7 +323,9 @@ def test_what_is_no_file_of_weights_is_refused(tmp_path: Path, finished: Path) -
     (tmp_path / "sweep" / "study.json").write_text("{}")
     (tmp_path / "sweep" / "a" / "manifest.json").write_text("{}")
     shutil.copytree(finished, tmp_path / "cut")
-    (tmp_path / "cut" / "metrics.jsonl").write_text("")
+    for name in ("metrics.jsonl", "metrics.jsonl.gz"):
+        (tmp_path / "cut" / name).write_text("")
+    shutil.rmtree(tmp_path / "cut" / "checkpoints")
     for name, told in {
         "absent": "there is no such file: give a file of weights",
         "notes.txt": "does not hold weights as .safetensors",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fedkeel.version import __version__ as __version__
 
 if TYPE_CHECKING:  # what type checkers and editors see; the same names as in `__all__`
-    from fedkeel import data, metrics, models, probes
+    from fedkeel import data, metrics, models, probes, trackers
     from fedkeel.algorithm import Algorithm, Cohort, Momentum, Objective, Plan, Sharp, Walk, method
     from fedkeel.attacks import Attack, Backdoor, Collusion, LabelFlip, RandomNoise, Scaling, SignFlip
     from fedkeel.data import (
@@ -181,11 +181,12 @@ __all__ = [
     "sharp",
     "stages",
     "sweep",
+    "trackers",
     "train",
     "zeros_like",
 ]
 
-_SUBPACKAGES = ("data", "metrics", "models", "probes")
+_SUBPACKAGES = ("data", "metrics", "models", "probes", "trackers")
 _MODULES = (
     "errors",
     "faults",

@@ -6,7 +6,9 @@ models of a method (`loss/gamma`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 ATTACK_SUCCESS = "attack_success"  # of a backdoor
@@ -25,11 +27,14 @@ RUN_COLUMNS = (
     "hostile",  # of the cohort, where the run is attacked
     ATTACK_SUCCESS,
 )
-LEFT_OUT = "left_out"  # clients that failed in a round, with the reasons; only in rounds where there are some
+# only in rows of rounds where it happened: clients that failed, and divergences from which the run went back
+LEFT_OUT, ROLLED_BACK = EVENT_COLUMNS = ("left_out", "rolled_back")
 LOST_WORKERS = "lost_workers"  # of a round: workers and machines that were lost, each in a line
+MEMORY_LOST = "memory_lost"  # clients whose nodes lost what they remembered; only in rounds with some
+RESTARTED = "restarted"  # True where the method began afresh for that
 VALIDATION = "validation_"  # begins the columns of validation data, as validation_accuracy
 PROBE_COLUMNS = ("global_update", "local_updates", "drift", "divergence", "diversity", "epsilon")
-COLUMNS = RUN_COLUMNS + PROBE_COLUMNS
+COLUMNS = RUN_COLUMNS + EVENT_COLUMNS + PROBE_COLUMNS
 _PROBE_KINDS = ("cosine", "losses", "excess", "clients", "switching", "costs", "layers")
 
 
@@ -55,6 +60,32 @@ def shown_value(column: str, value: float) -> str:
     return f"{100 * value:.1f} %" if is_accuracy(column) else f"{value:.4f}"
 
 
+def shown_events(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Say in plain words what went wrong in a run that went on: nothing where nothing did."""
+    told = {"left out": _shown_left_out(rows), "rolled back": _shown_rollbacks(rows)}
+    return {name: text for name, text in told.items() if text}
+
+
+def _shown_left_out(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Say how many clients' results were left out, and why most of them."""
+    failures = [failure for row in rows for failure in row.get(LEFT_OUT, ())]
+    if not failures:
+        return ""
+    drawn, rounds = sum(len(row["cohort"]) for row in rows), sum(LEFT_OUT in row for row in rows)
+    [(reason, count)] = Counter(failure["reason"] for failure in failures).most_common(1)
+    mostly = reason if count == len(failures) else f"{count} times: {reason}"
+    return f"{len(failures)} of {drawn} clients' results, in {rounds} round{'s' * (rounds > 1)} ({mostly})"
+
+
+def _shown_rollbacks(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Say how often a run went back from a divergence, and what became of its steps."""
+    factors = [event["factor"] for row in rows for event in row.get(ROLLED_BACK, ())]
+    if not factors:
+        return ""
+    times = "once" if len(factors) == 1 else f"{len(factors)} times"
+    return f"{times}; local steps are {math.prod(factors):.3g} of those asked for"
+
+
 def is_accuracy(column: str) -> bool:
     """Tell whether a column is an accuracy, which is written in percent: of any model, on any data."""
     return column.removeprefix(VALIDATION).startswith("accuracy") or column == ATTACK_SUCCESS
@@ -63,4 +94,4 @@ def is_accuracy(column: str) -> bool:
 def is_diagnostic(column: str) -> bool:
     """Tell whether a column is of the run itself or of one of fedkeel's probes, and no score of a model."""
     kind = column.partition("/")[0]
-    return kind in (*PROBE_COLUMNS, *_PROBE_KINDS) or (kind in RUN_COLUMNS and kind != "loss")
+    return kind in (*EVENT_COLUMNS, *PROBE_COLUMNS, *_PROBE_KINDS) or (kind in RUN_COLUMNS and kind != "loss")

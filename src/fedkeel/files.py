@@ -24,17 +24,22 @@ def storage_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        fix = {
-            errno.ENOSPC: "free some room and resume; the last checkpoint is whole",
-            errno.EDQUOT: "free some room and resume; the last checkpoint is whole",
-            errno.EACCES: "choose a directory you may write to",
-            errno.EPERM: "choose a directory you may write to",
-            errno.EROFS: "choose a directory you may write to",
-            errno.ENAMETOOLONG: "choose a shorter name",
-            errno.ELOOP: "a symbolic link, which is not followed: remove it, or choose another directory",
-        }.get(problem.errno or 0, "choose another directory")
-        where = _asked_for(problem.filename or path)
-        raise StorageError(f"{where}: {problem.strerror or problem}: {fix}") from problem
+        raise as_storage_error(problem, path) from problem
+
+
+def as_storage_error(problem: OSError, path: Path | None = None) -> StorageError:
+    """Return a refusal of the system as a message that names its path, or the one given, and the fix."""
+    fix = {
+        errno.ENOSPC: "free some room and resume; the last checkpoint is whole",
+        errno.EDQUOT: "free some room and resume; the last checkpoint is whole",
+        errno.EACCES: "choose a directory you may write to",
+        errno.EPERM: "choose a directory you may write to",
+        errno.EROFS: "choose a directory you may write to",
+        errno.ENAMETOOLONG: "choose a shorter name",
+        errno.ELOOP: "a symbolic link, which is not followed: remove it, or choose another directory",
+    }.get(problem.errno or 0, "choose another directory")
+    where = _asked_for(problem.filename or path)
+    return StorageError(f"{where}: {problem.strerror or problem}: {fix}")
 
 
 def _asked_for(where: object) -> str:
@@ -108,7 +113,8 @@ def sync_directory(path: Path) -> None:
 
 
 def read_whole(path: Path) -> bytes:
-    """Return what a file holds; what is no ordinary file (a pipe, a device) is not read."""
-    if not stat.S_ISREG(path.stat().st_mode):
+    """Return what a file of ours holds; what could be read for ever (a pipe, a device) is not read."""
+    mode = path.stat().st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise OSError(errno.EINVAL, "not a file that can be read", str(path))
     return path.read_bytes()

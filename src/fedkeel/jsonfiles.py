@@ -22,6 +22,10 @@ _DEEPEST = 100  # levels of lists and tables: far more than fedkeel writes, far 
 _SHOWN = 60  # characters of a value in a message
 
 
+class NotJson(ValueError):
+    """Bytes that are no text in JSON; the message says why."""
+
+
 class Shape(BaseModel):
     """Base of what a table must hold to be used; it may hold more."""
 
@@ -34,17 +38,17 @@ def json_text(value: Any, indent: int | None = None) -> str:
 
 
 def parse_json(content: bytes) -> Any:
-    """Return the value of a text in JSON; a `ValueError` says what is wrong with any other bytes."""
+    """Return the value of a text in JSON; `NotJson` says what is wrong with any other bytes."""
     try:
         value = json.loads(content.decode())
     except UnicodeDecodeError as problem:
-        raise ValueError(f"byte {problem.start} is not UTF-8") from None
+        raise NotJson(f"byte {problem.start} is not UTF-8") from None
     except RecursionError:
-        raise ValueError("its values are nested too deeply") from None
+        raise NotJson("its values are nested too deeply") from None
     except json.JSONDecodeError as problem:
-        raise ValueError(f"not JSON: {problem}") from None
+        raise NotJson(f"not JSON: {problem}") from None
     except ValueError:  # Python reads no integer of thousands of digits
-        raise ValueError("it holds a number with too many digits") from None
+        raise NotJson("it holds a number with too many digits") from None
     check_depth(value)
     return value
 

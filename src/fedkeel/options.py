@@ -12,9 +12,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from fedkeel.errors import ConfigError, did_you_mean
-from fedkeel.frozen import Count, FrozenModel, Positive, Seed
+from fedkeel.frozen import Count, FrozenModel, OpenFraction, Positive, Seed
 
 ENGINES = ("auto", "serial", "stacked", "stacked-uncompiled", "processes", "ray")
+DEPLOYED = "flower"  # the engine of runs on real clients, which nobody can ask for by name
 
 
 Threads = Annotated[Count, Field(le=1024)]  # of more the system's libraries end the process
@@ -67,6 +68,14 @@ class FaultOptions(FrozenModel):
     max_upload_norm: Positive | None = Field(
         None, description="Largest norm of what a client may send; one that sends more has failed."
     )
+
+    on_divergence: Literal["stop", "rollback"] = Field(
+        "stop", description="A model that diverges: stop the run, or go back and take smaller steps."
+    )
+    rollback_factor: OpenFraction = Field(
+        0.1, description="Factor on the local learning rate from a rollback on, as 0.5."
+    )
+    rollback_tries: Count = Field(5, description="Rollbacks of a run at most.")
 
     @field_validator("min_clients", mode="before")
     @classmethod

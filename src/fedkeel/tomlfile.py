@@ -9,7 +9,6 @@ from typing import Any
 
 import tomli_w
 
-from fedkeel.files import read_whole
 from fedkeel.jsonfiles import check_depth, sealed, unsealed
 
 
@@ -30,7 +29,7 @@ def parse(text: str) -> dict[str, Any]:
 def read(path: Path) -> dict[str, Any]:
     """Return the table of a TOML file, or raise `OSError` or `ValueError`, which say what is wrong."""
     try:
-        return parse(read_whole(path).decode())
+        return parse(path.read_bytes().decode())
     except UnicodeDecodeError:
         raise ValueError("not a text in UTF-8") from None
 

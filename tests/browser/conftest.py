@@ -34,7 +34,7 @@ FLAGS = (
 )
 PHONE = {"width": 390, "height": 844}
 DESKTOP = {"width": 1280, "height": 900}
-PATIENCE = 30  # seconds until something that must happen is given up on: a busy machine is no failure
+PATIENCE = 90  # seconds until something that must happen is given up on: a busy machine is no failure
 
 
 @dataclass
@@ -53,6 +53,10 @@ class OpenedPage:
         if self.address.startswith("http"):
             own += ("/".join(self.address.split("/")[:3]) + "/",)
         return [url for url in self.requests if not url.startswith(own)]
+
+    def wait_until(self, expression: str) -> None:
+        """Wait until an expression holds; Playwright's own way needs `eval`, which strict pages forbid."""
+        wait_for(lambda: self.page.evaluate(expression))
 
     def check_quiet(self) -> None:
         """See that nothing went wrong in the page and that it asked nobody else for anything."""
@@ -114,49 +118,71 @@ def open_page(browser: Any) -> Iterator[Callable[..., OpenedPage]]:
         context.close()
 
 
-@pytest.fixture
-def in_background(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Start `fedkeel …` beside the test, in its temporary directory, until it ends or the test does."""
-    started: list[subprocess.Popen[str]] = []
+class Background:
+    """Commands of fedkeel beside the tests, in a folder; what still runs at the end is stopped."""
 
-    def start(*words: str | Path) -> subprocess.Popen[str]:
-        with (tmp_path / f"stderr-{len(started)}.txt").open("w") as stderr:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.started: list[subprocess.Popen[str]] = []
+
+    def start(self, *words: str | Path) -> subprocess.Popen[str]:
+        """Start `fedkeel …`; what it says on stderr goes to a file."""
+        with (self.folder / f"stderr-{len(self.started)}.txt").open("w") as stderr:
             process = subprocess.Popen(
                 [sys.executable, "-u", "-m", "fedkeel", *map(str, words)],
-                cwd=tmp_path,
+                cwd=self.folder,
                 env={**os.environ, "OMP_NUM_THREADS": "1"},
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 text=True,
                 preexec_fn=interruptible,  # noqa: PLW1509
             )
-        started.append(process)
+        self.started.append(process)
         return process
 
-    yield start
-    for process in started:
-        if process.poll() is None:
-            process.send_signal(signal.SIGINT)
-        try:
-            process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
-
-
-@pytest.fixture
-def training(in_background: Any) -> Callable[..., subprocess.Popen[str]]:
-    """Start a run of digits in a directory that goes on until it is stopped; return when it has rounds."""
-
-    def start(directory: Path, *options: str, rounds: int = 3) -> subprocess.Popen[str]:
+    def train(self, directory: Path, *options: str, rounds: int = 3) -> subprocess.Popen[str]:
+        """Start a run of digits that goes on until it is stopped; return when it has some rounds."""
         tiny = ("--clients", "4", "--cohort", "2", "--steps", "1", "--batch-size", "8", "--engine", "serial")
-        process = in_background("run", *tiny, "--rounds", "1000000", "--out", directory, *options)
+        process = self.start("run", *tiny, "--rounds", "1000000", "--out", directory, *options)
         wait_for(lambda: len(read_rows(directory)) >= rounds, process)
         return process
 
-    return start
+    def watch(self, directory: Path, *options: str) -> str:
+        """Start `fedkeel watch`; return the page's address."""
+        directory.mkdir(exist_ok=True)
+        process = self.start("watch", directory, *options)
+        assert process.stdout is not None
+        return process.stdout.readline().split(": ")[1].strip()
+
+    def stop(self) -> None:
+        """Stop what still runs, as Ctrl-C does."""
+        for process in self.started:
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
+        for process in self.started:
+            try:
+                process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+
+
+@pytest.fixture
+def background(tmp_path: Path) -> Iterator[Background]:
+    """Commands beside a test, in its temporary directory."""
+    made = Background(tmp_path)
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="session")
+def shared_background(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Background]:
+    """Commands beside all tests: to start a run takes seconds."""
+    made = Background(tmp_path_factory.mktemp("background"))
+    yield made
+    made.stop()
 
 
 def wait_for(holds: Callable[[], Any], process: subprocess.Popen[str] | None = None) -> None:

@@ -58,7 +58,8 @@ QUICK = [
 
 def documented() -> list[str]:
     """Return the commands in the blocks of README and docs, each on one line, without remarks."""
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    docs = ROOT / "docs"
+    pages = [ROOT / "README.md", *sorted(docs.glob("*.md")), *sorted((docs / "methods").glob("*.md"))]
     blocks = [block for page in pages for block in page.read_text().split("\n```")[1::2]]
     text = "\n".join(blocks).replace("\\\n", " ")
     lines = re.findall(r"^(?:[A-Z_]+=\S+ )?(fedkeel [a-z].*?)(?:\s+#.*)?$", text, re.M)

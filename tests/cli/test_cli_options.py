@@ -21,10 +21,11 @@ COMMANDS = {
     ("compare",): {"seed"},  # seeds are counted
     ("sweep",): {"seed"},
     ("tune",): set(),
-    ("advise",): set(),
-    ("study", "stability"): set(),
-    ("study", "interaction"): set(),
-    ("study", "constants"): {"rounds"},  # the pilot's are --pilot-rounds
+    ("advise",): {"track"},  # it makes no runs to be tracked; nor do studies
+    ("study", "stability"): {"track"},
+    ("study", "interaction"): {"track"},
+    ("study", "constants"): {"rounds", "track"},  # the pilot's are --pilot-rounds
+    ("study", "robustness"): {"seed"},
 }
 NO_EXPERIMENT = (
     "demo",
@@ -34,8 +35,14 @@ NO_EXPERIMENT = (
     "methods",
     "explain",
     "bounds",
+    "watch",
     "recipes show",
     "reproduce",
+    "report",
+    "deploy init",
+    "deploy up",
+    "deploy status",
+    "deploy down",
 )
 METHOD = 'Method, as scaffold or "relaxed(fedcm, beta=0.1)"'
 SEVERAL = {  # what differs between commands, and how
@@ -49,10 +56,24 @@ SEVERAL = {  # what differs between commands, and how
         "Runs at a time; by default one per core.",
         "Trials at a time: they are drawn together, not knowing of each other.",
     },
+    "--reducer": {
+        'What replaces the mean of uploads, as Median or "TrimmedMean(0.2)".',
+        'Reducer beside the mean, as "TrimmedMean(0.2)"; repeatable. By default all.',
+    },
+    "--attack": {
+        'Hostile clients, as "SignFlip(share=0.2)" or "Backdoor(0.1, target=7)".',
+        'Attack, as "SignFlip(share=0.2)"; repeatable. By default all, with 20 %.',
+    },
     "--out": {
         "Where to keep it; by default a new directory below runs/.",
         "Keep what is measured, to go on after an interruption; else nothing is kept.",
         "Directory of all recipes' runs; what they share is run once.",
+        "Where to write it; by default page.html in DIR, of several report.html here.",
+        "Where to write it; by default it is printed.",
+    },
+    "--set": {
+        "Any setting, as work.lr=0.1; repeatable.",
+        "What happens from now on when clients fail, as on_client_error=leave_out; repeatable.",
     },
     "--over": {
         'What varies: a setting, as work.lr or "method=FedInit(beta={})"; {} stands for the value.',
@@ -115,7 +136,7 @@ def every_command() -> Iterator[tuple[str, Any]]:
 def test_the_file_of_an_experiment_is_an_argument_everywhere():
     for line, command in every_command():
         arguments = [one for one in command.params if one.param_type_name == "argument"]
-        takes = any(one.name == "settings" for one in command.params)
+        takes = any(one.name == "settings" for one in command.params) and line != "deploy up"
         assert [one.name for one in arguments] == ["file"] if takes else line in NO_EXPERIMENT, line
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from children import interruptible
+from pages import block, document_in
 
 TINY = (
     "--clients",
@@ -50,7 +51,8 @@ def test_a_study_that_is_started_again_says_what_is_there(fedkeel: Callable, tmp
     before, now = json.loads(first.stdout)["methods"], json.loads(again.stdout)["methods"]
     assert now["FedAvg"] == before["FedAvg"]
     assert list(now) == ["FedAvg", "SCAFFOLD"]
-    assert (tmp_path / "s" / "interaction.svg").exists()
+    chart = block(document_in(tmp_path / "s" / "page.html"), "features")
+    assert list(chart.series[0].y) == [one["features"] for one in now["FedAvg"]]
     table = fedkeel(*LOOK, "--out", "s")
     assert "features by γ_corr" in table.stdout
 

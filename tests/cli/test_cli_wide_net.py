@@ -86,6 +86,8 @@ UNUSUAL = [
     "show done",
     "runs .",
     "runs done",
+    "report done",
+    "export done --format markdown",
     "compare done --method fedavg --seeds 1 --measure smoothed:50",
     "compare small.toml --method feddyn --seeds 1 --measure 'top of loss/gamma (min)' --columns 'top;final'",
     "split done --clients 1",
@@ -136,11 +138,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (root / "empty").mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        for name in ("done", "held", "cut", "hollow"):
+        for name in ("done", "held", "hollow"):
             run("run", "small.toml", "--out", name)
         run("compare", "small.toml", "--method", "fedavg", "--seeds", "1", "--out", "comparison")
         run(*shlex.split("sweep small.toml --over work.lr --values 0.1 --seeds 1 --parallel 1 --out sweep"))
-    (root / "cut" / "experiment.toml").unlink()
     (root / "hollow" / "manifest.json").write_text("{}")
     held = RunDirectory(root / "held")
     yield root

@@ -157,6 +157,16 @@ def test_a_client_that_hangs_is_done_again_once_and_alone():
     assert queue.lost(queue.next(), "it hung for 60 s", hung=True)
 
 
+def test_an_overdue_client_is_given_up_at_once():
+    queue = JobQueue([lone(0), lone(1)], leaves_out=True)
+    [late] = queue.next()
+    [(job, failure)] = queue.lost([late], "took too long", hung=True, overdue=True)
+    assert (job, failure) == (late, ClientFailure(0, "took too long"))
+    queue = JobQueue([lone(0)])
+    with pytest.raises(fk.TooFewClients, match=r"^client 0: took too long"):
+        queue.lost(queue.next(), "took too long", hung=True, overdue=True)
+
+
 def test_small_jobs_go_out_together_until_they_lose_a_worker():
     queue = JobQueue([lone(order) for order in range(6)], together=3)
     together = queue.next()

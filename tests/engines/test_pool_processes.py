@@ -54,8 +54,18 @@ class Deadly:
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
         if bool((x[:, None] == self.rows).all(-1).any()):
-            die()
+            self.act()
         return x
+
+    def act(self) -> None:
+        die()
+
+
+class Waiting(Deadly):
+    """Lets every worker wait for ever that reads samples of the first of some clients."""
+
+    def act(self) -> None:
+        threading.Event().wait()
 
 
 class Stillborn:
@@ -234,6 +244,15 @@ def test_a_job_that_takes_far_longer_than_others_is_done_again(tmp_path, quickly
     waited = play("processes", fk.FedAvg(), augment=Endless(tmp_path))
     assert not list(tmp_path.iterdir())
     assert_equal(waited, play("serial", fk.FedAvg(), augment=Mortal(tmp_path, deaths=0)))
+
+
+@pytest.mark.slow
+def test_a_client_that_never_comes_to_an_end_is_overdue(monkeypatch):
+    monkeypatch.setattr(pool, "OVERTIME_SECONDS", 0.5)
+    options = {"on_client_error": "leave_out", "client_seconds": 1.0, "rounds": 1}
+    session = play("processes", fk.FedAvg(), augment=Waiting(), cohort=24, **options)
+    told = {"client": 0, "reason": "took longer than client_seconds = 1"}
+    assert session.history[0]["left_out"] == [told]
 
 
 @pytest.mark.slow

@@ -103,8 +103,9 @@ def test_nobody_traces_unless_asked(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(WalkTrace, "__call__", refuse)
     train(probes=[Diversity(), Divergence()])
-    with pytest.raises(AssertionError):
+    with pytest.raises(fk.ClientFailed) as failed:
         train(probes=[Drift()])
+    assert isinstance(failed.value.__cause__, AssertionError)
 
 
 def test_notes_and_curves_live_on_through_a_change_of_stage(tmp_path: Path) -> None:

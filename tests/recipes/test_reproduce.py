@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from pages import block, document_in, texts
 
 from fedkeel.errors import ConfigError
 from fedkeel.experiments.placement import ONE_BY_ONE, Placement
@@ -155,15 +156,13 @@ def test_a_diverged_run_is_a_result_that_is_kept(tmp_path, monkeypatch):
 def test_the_page_and_the_numbers_are_written(tmp_path):
     outcome = carry_out_plan(cpu(tmp_path), placement=ONE_BY_ONE)
     write_page(outcome, "fedkeel reproduce small/table1")
-    page = (tmp_path / "small-table1-cpu" / "page.html").read_text()
-    for text in (
-        "FedDyn has the higher accuracy",
-        "90.0±.5",
-        "The paper does not exist",
-        "<svg",
-        "not run: skewed",
-    ):
-        assert text in page
+    page = document_in(tmp_path / "small-table1-cpu" / "page.html")
+    told = " ".join(texts(page))
+    for text in ("FedDyn has the higher accuracy", "90.0±.5", "The paper does not exist", "not run: skewed"):
+        assert text in told
+    claims = block(page, "claims-table")
+    assert [row[1] for row in claims.rows] == [one.finding for one in outcome.claims]
+    assert block(page, "panel-1").series
     numbers = json.loads((tmp_path / "small-table1-cpu" / "outcome.json").read_text())
     assert numbers["claims"][0]["paper"] == "holds"
     assert len(numbers["runs"]) == 4

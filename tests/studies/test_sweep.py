@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pages import block, document_in
 from typer.testing import CliRunner
 
 import fedkeel as fk
 from fedkeel.cli.app import app
 from fedkeel.experiments.experiment import Experiment
+from fedkeel.experiments.pages import sweep_document
 from fedkeel.experiments.placement import Placement
-from fedkeel.experiments.sweep import Sweep, conclude, play
+from fedkeel.experiments.sweep import Sweep, play, report
 from fedkeel.experiments.tune import (
     ChoiceRange,
     IntegerRange,
@@ -54,12 +56,14 @@ def test_a_sweep_runs_what_its_settings_say_and_names_the_best(tmp_path: Path) -
     assert heard == [(count, False) for count in range(1, 7)]
     direct = BASE.with_settings(["method=FedInit(beta=0.1)", "seed=1"]).train()
     assert timeless(trials[-1].rows) == timeless(direct.history)
-    found = conclude(sweep, trials)
+    found = report(sweep, trials, tmp_path / "s")
     means = {
         value: sum(t.rows[-1]["accuracy"] for t in trials if t.method == value) / 2 for value in sweep.values
     }
-    assert found.best.value == max(means, key=lambda value: means[value])
-    assert found.plot.count("<path") > 3
+    assert found["best"] == max(means, key=lambda value: means[value])
+    plot = block(sweep_document(tmp_path / "s"), "sweep-plot").series[0]
+    assert plot.x == (-0.1, 0.0, 0.1)
+    assert list(plot.y) == pytest.approx(list(means.values()), rel=1e-5)
 
 
 @pytest.mark.slow(8)
@@ -178,7 +182,7 @@ def test_the_commands(tmp_path: Path) -> None:
         *("--out", str(tmp_path / "a")),
     )
     assert {line["method"] for line in swept["table"]} == {"0.1", "0.2"}
-    assert (tmp_path / "a" / "sweep.svg").read_text().startswith("<svg")
+    assert block(document_in(tmp_path / "a" / "page.html"), "sweep-plot").x.label == "work.lr"
     stable = run(
         *("study", "stability", "--method", "fedavg", "--method", "scaffold", "--pairs", "1"),
         *("--held-out", "2", "--out", str(tmp_path / "b")),
@@ -186,13 +190,26 @@ def test_the_commands(tmp_path: Path) -> None:
     assert set(stable["methods"]) == {"FedAvg", "SCAFFOLD"}
     assert len(stable["methods"]["FedAvg"]["mean"]) == 3
     assert stable["methods"]["FedAvg"]["clients"] == stable["methods"]["SCAFFOLD"]["clients"]
-    assert (tmp_path / "b" / "local.svg").read_text().startswith("<svg")
+    page = document_in(tmp_path / "b" / "page.html")
+    assert list(block(page, "parting").series[0].y) == pytest.approx(
+        stable["methods"]["FedAvg"]["mean"], rel=1e-5
+    )
+    local = stable["methods"]["FedAvg"]["local"][0]["distances"]
+    assert list(block(page, "local").series[0].y) == pytest.approx(local, rel=1e-5)
     seen = run(
         *("study", "interaction", "--method", "fedavg", "--every", "2", "--samples", "80"),
         *("--out", str(tmp_path / "c")),
     )
     assert seen["methods"]["FedAvg"][0]["features"] >= 20
     assert (tmp_path / "c" / "interaction.json").exists()
+    together = tmp_path / "all.html"
+    ran = CliRunner().invoke(
+        app, ["report", *(str(tmp_path / name) for name in "abc"), "--out", str(together)]
+    )
+    assert ran.exit_code == 0, ran.output
+    titles = [section.title for section in document_in(together).sections]
+    assert {"Curves", "Against the value", "Stability", "Interaction"} <= set(titles)
+    assert {one.method for one in document_in(together).runs} == {"work.lr=0.1", "work.lr=0.2"}
 
 
 @pytest.mark.slow

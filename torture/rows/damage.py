@@ -67,7 +67,7 @@ def make_originals(progress: Progress) -> dict[str, dict[str, str]]:
         cut_short(experiment, Path("originals", f"{name}-cut"))
     for words in (
         ["compare", "--method=fedavg", "--method=scaffold", "--seeds=2", "--out=originals/compared"],
-        ["sweep", "--over=work.lr", "--values=0.1,0.2", "--seeds=2", "--out=originals/swept"],
+        ["sweep", "--over=work.lr", "--values=0.1,0.2", "--seeds=2", "--parallel=1", "--out=originals/swept"],
     ):
         ended = call(*words, *LINE, "--set=rounds=2")
         assert ended.code == 0, ended

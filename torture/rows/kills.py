@@ -51,11 +51,11 @@ def cases() -> list[Case]:
     ]
     watched = [Case(f"FedDyn with {kind.__name__}", fk.FedDyn(), probes=(kind(),)) for kind in PROBES]
     engines = [
-        Case(f"SCAFFOLD, {engine}", fk.SCAFFOLD(), engine)
-        for engine in ("stacked-uncompiled", "processes", "stacked")
+        Case(f"{method.__name__}, {engine}", method(), engine)
+        for engine in ("stacked-uncompiled", "processes")
+        for method in (fk.SCAFFOLD, fk.FedDyn)
     ]
-    engines += [Case("FedDyn, stacked-uncompiled", fk.FedDyn(), "stacked-uncompiled")]
-    return [*methods, *wrapped, *watched, *engines]
+    return [*methods, *wrapped, *watched, *engines, Case("SCAFFOLD, stacked", fk.SCAFFOLD(), "stacked")]
 
 
 def run(scratch: Path, count: int, seed: int, progress: Progress) -> Tally:
@@ -64,12 +64,18 @@ def run(scratch: Path, count: int, seed: int, progress: Progress) -> Tally:
     whole: dict[str, dict[str, Any]] = {}
     import_ahead(lambda: train(known[0], scratch / "first"))
     for number in progress.tries(count):
-        rng, case = random_of(seed, number), known[number % len(known)]
+        rng, case = random_of(seed, number), case_of(number, known)
         if case.name not in whole:
             whole[case.name] = undisturbed(case, scratch / f"whole-{len(whole)}")
-        inside = number // len(known) % 3 == 0 or rng.random() < 0.1
+        inside = number % 3 == 0
         kill_and_resume(number, rng, case, scratch / str(number), whole[case.name], tally, inside=inside)
     return tally
+
+
+def case_of(number: int, known: list[Case]) -> Case:
+    """Return the case of a try: all in turn; the compiled engine, which takes long, every sixtieth time."""
+    *others, compiled = known
+    return compiled if number % 60 == 40 else others[number % len(others)]
 
 
 def kill_and_resume(
@@ -103,7 +109,11 @@ def kill_and_resume(
         tally.fail(number, f"{case.name}: {', '.join(differing)} ended otherwise")
 
 
-def train(case: Case, path: Path) -> None:
+def train(case: Case, path: Path, profiler: Callable[..., None] | None = None) -> None:
+    """Train, or go on; a profiler watches all, of a compiled engine what comes after the first round."""
+    watch = None if profiler is None or case.engine != "stacked" else lambda _: sys.setprofile(profiler)
+    if profiler is not None and watch is None:
+        sys.setprofile(profiler)
     generator = torch.Generator().manual_seed(0)
     clients = [(torch.randn(6, 3, generator=generator), torch.arange(6) % 2) for _ in range(8)]
     torch.manual_seed(0)
@@ -122,8 +132,10 @@ def train(case: Case, path: Path) -> None:
         resume=True,
         checkpoint_every=2,
         keep_memories=True,
+        callback=watch,
         progress=False,
     )
+    sys.setprofile(None)
 
 
 def killed(case: Case, path: Path, moment: int, *, inside: bool) -> None:
@@ -132,9 +144,7 @@ def killed(case: Case, path: Path, moment: int, *, inside: bool) -> None:
     profiler = kill_at_event(moment)
     if inside:
         watch_checkpoints(profiler)
-    else:
-        sys.setprofile(profiler)
-    train(case, path)
+    train(case, path, None if inside else profiler)
 
 
 def watch_checkpoints(profiler: Callable[..., None]) -> None:
@@ -160,9 +170,7 @@ def undisturbed(case: Case, path: Path) -> dict[str, Any]:
 
     def everywhere() -> int:
         profiler, calls = counting()
-        sys.setprofile(profiler)
-        train(case, path.with_name(f"{path.name}-counted"))
-        sys.setprofile(None)
+        train(case, path.with_name(f"{path.name}-counted"), profiler)
         return calls[0]
 
     return {**attempt(inside)[1], "calls": attempt(everywhere)[1]}

@@ -16,6 +16,7 @@ from fedkeel.cli.constants import measure
 from fedkeel.cli.paths import refuse_directory, why_unreadable
 from fedkeel.errors import ConfigError
 from fedkeel.experiments.experiment import Experiment
+from fedkeel.jsonfiles import parse_object
 
 if TYPE_CHECKING:
     from fedkeel.studies.constants import Findings
@@ -40,7 +41,7 @@ def register(app: typer.Typer) -> None:
     app.command(epilog=_EXAMPLES)(advise)
 
 
-@opt.takes_experiment()
+@opt.takes_experiment(leave_out=("track",))
 def advise(
     experiment: Experiment,
     epsilon: Annotated[
@@ -125,7 +126,7 @@ def read_stability(path: Path | None) -> dict[str, MeasuredStability]:
     if path is None:
         return {}
     try:
-        table = json.loads(path.read_text())
+        table = parse_object(path.read_bytes())
         return {str(name): _measured_stability(entry) for name, entry in table.get("methods", table).items()}
     except FileNotFoundError:
         raise ConfigError(

@@ -24,7 +24,9 @@ def advice_document(page: AdvicePage) -> Document:
         title="What theory says about this run",
         subtitle=page.title,
         kind="advice",
-        verdict=Verdict(text=guaranteed[2], tone="good" if holding else "unclear"),
+        verdict=Verdict(
+            text=guaranteed[2][0].upper() + guaranteed[2][1:], tone="good" if holding else "unclear"
+        ),
         sections=(
             Section(
                 id="advice",

@@ -18,6 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 from fedkeel.cli.standard_streams import prepare_streams
 from fedkeel.cli.usage import UsageError, asks_for_help, explain_usage
 from fedkeel.errors import FedkeelError, StorageError
+from fedkeel.files import as_storage_error
 from fedkeel.version import __version__
 
 _DEBUG = "--debug"
@@ -49,6 +50,10 @@ COMMANDS = {
         "report",
         "Write the numbers of runs for other programs: CSV, Parquet, or tables in LaTeX and Markdown.",
     ),
+    "watch": (
+        "watch",
+        "Watch runs while they train: curves that grow, alerts, time left, on a page of this machine alone.",
+    ),
     "methods": (
         "methods",
         "List the methods: the idea, what is sent in units of the model, and the parameters.",
@@ -56,6 +61,10 @@ COMMANDS = {
     "explain": (
         "methods",
         "Print a method as equations, read off its code, with what it sends, keeps and costs.",
+    ),
+    "cite": (
+        "cite",
+        "Print the papers of methods, probes, studies and bounds for BibTeX; without a name, list them.",
     ),
     "split": ("split", "Draw a split: clients across, classes down, darker for more samples."),
     "advise": (
@@ -85,6 +94,7 @@ COMMANDS = {
         "Run a table or figure of a paper: its numbers beside ours, each claim judged, and a page.",
     ),
     "cluster": ("cluster", "Ray clusters, on which --engine ray and --on ray run."),
+    "deploy": ("deploy", "Train on real clients with Flower; rehearse it here."),
     "tune": (
         "search",
         "Search settings for the best final accuracy with Optuna; hopeless trials are pruned by rounds.",
@@ -138,6 +148,11 @@ class CommandGroup(TyperGroup):
                 prefix = "" if problem.exit_code == 130 else "error: "
                 print(f"{prefix}{problem}", file=sys.stderr)
                 raise typer.Exit(problem.exit_code) from None
+            except OSError as problem:
+                if problem.filename is None or ctx.params.get("debug"):  # of the standard output: see `main`
+                    raise
+                print(f"error: {as_storage_error(problem)}", file=sys.stderr)
+                raise typer.Exit(StorageError.exit_code) from None
             except KeyboardInterrupt:
                 raise typer.Exit(130) from None
 

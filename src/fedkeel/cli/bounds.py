@@ -14,7 +14,9 @@ from fedkeel.cli import options as opt
 from fedkeel.cli.bounds_page import BoundCurve, bounds_document, spark
 from fedkeel.cli.paths import refuse_directory, why_unreadable
 from fedkeel.errors import ConfigError, did_you_mean
+from fedkeel.jsonfiles import parse_object
 from fedkeel.progress import console, plain_table
+from fedkeel.references import cited
 
 if TYPE_CHECKING:
     from fedkeel.theory.catalogue import BoundParameters, CatalogueEntry
@@ -98,7 +100,14 @@ def _list(*, as_json: bool) -> None:
 
     parameters = dataclasses.asdict(BoundParameters())
     if as_json:
-        listed = {name: {"what": one.what, "over": one.depends} for name, one in CATALOGUE.items()}
+        listed = {
+            name: {
+                "what": one.what,
+                "over": one.depends,
+                "references": [paper.key for paper in cited(name, "bounds")],
+            }
+            for name, one in CATALOGUE.items()
+        }
         print(json.dumps({"bounds": listed, "constants": parameters}, ensure_ascii=False, indent=2))
         return
     table = plain_table(
@@ -144,7 +153,7 @@ def _parameters(file: Path | None, settings: list[str] | None) -> BoundParameter
 def _from_advice(file: Path) -> dict[str, float]:
     """Read the constants of a run from the adviser's JSON."""
     try:
-        table = json.loads(file.read_text())
+        table = parse_object(file.read_bytes())
         run, found = table["run"], {name: one["value"] for name, one in table["constants"].items()}
         numbers = {name: run[name] for name in ("T", "K", "N", "C", "S", "beta", "eta_g", "epsilon", "theta")}
         numbers |= {

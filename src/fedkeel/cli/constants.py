@@ -51,7 +51,7 @@ _SYMBOLS = {
 }
 
 
-@opt.takes_experiment(leave_out=("rounds",))
+@opt.takes_experiment(leave_out=("rounds", "track"))
 def constants(
     experiment: Experiment,
     pilot_rounds: opt.PilotRounds = 30,

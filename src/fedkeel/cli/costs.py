@@ -52,7 +52,7 @@ def register(app: typer.Typer) -> None:
     app.command(epilog=_EXAMPLES)(costs)
 
 
-@opt.takes_experiment(leave_out=("method",))
+@opt.takes_experiment(leave_out=("method", "track"))
 def costs(
     experiment: Experiment,
     method: opt.MethodsOrAll = None,

@@ -15,6 +15,7 @@ import typer
 from fedkeel.cli import options as opt
 from fedkeel.errors import ConfigError
 from fedkeel.progress import console, plain_table
+from fedkeel.references import cited
 
 TABLE = Path(__file__).with_name("methods.json")
 _METHODS = "[bold]Examples[/]\n\nfedkeel methods\n\nfedkeel methods --json"
@@ -55,7 +56,7 @@ def methods(as_json: opt.Json = False) -> None:
     screen.print(
         "\nDown/up and memory count vectors of the model's size, gradients those of a local step."
         "\nOn any of them: relaxed(METHOD, beta=0.1), sharp(METHOD, rho=0.1), stages((METHOD, 0.5), METHOD)."
-        "\nEquations and parameters: fedkeel explain METHOD",
+        "\nEquations and parameters: fedkeel explain METHOD. The papers for BibTeX: fedkeel cite METHOD",
         markup=False,
     )
 
@@ -91,7 +92,12 @@ def method_table() -> str:
     from fedkeel.methods import METHODS  # noqa: PLC0415
 
     table = [
-        {"name": made.__name__, "idea": _first_line(made), **explain_method(made()).as_dict()}
+        {
+            "name": made.__name__,
+            "idea": _first_line(made),
+            **explain_method(made()).as_dict(),
+            "references": [paper.as_dict() for paper in cited(made.__name__)],
+        }
         for made in METHODS
     ]
     return json.dumps(table, ensure_ascii=False, indent=2) + "\n"

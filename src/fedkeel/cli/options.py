@@ -80,6 +80,9 @@ On = Annotated[
         "system that its nodes share.",
     ),
 ]
+Parallel = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Runs at a time; by default one per core.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 
 PilotRounds = Annotated[int, typer.Option(min=1, help="Rounds of the pilot.", rich_help_panel=_PILOT)]

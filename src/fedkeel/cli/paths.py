@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fedkeel.errors import ConfigError, StorageError
 from fedkeel.experiments import COMPARISON_FILE
+from fedkeel.jsonfiles import NotJson
 from fedkeel.studies import STUDY_FILE
 from fedkeel.studies.description import read_description
 from fedkeel.tomlfile import read_sealed
@@ -89,8 +90,4 @@ def why_unreadable(problem: Exception) -> str:
     """Say why a file of JSON cannot be used: the system's reason, or that it holds something else."""
     if isinstance(problem, OSError):
         return f"cannot be read ({problem.strerror})"
-    return (
-        "holds other JSON"
-        if isinstance(problem, KeyError | TypeError | IndexError)
-        else f"cannot be used ({problem})"
-    )
+    return "is not JSON" if isinstance(problem, NotJson) else "holds other JSON"

@@ -11,7 +11,8 @@ import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
-from fedkeel.errors import ClientFailed, ConfigError, FedkeelError, Stopped, StorageError
+from fedkeel.columns import shown_events
+from fedkeel.errors import ClientFailed, ConfigError, Diverged, FedkeelError, Stopped, StorageError
 from fedkeel.experiments import COMPARISON_FILE
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.progress import RunProgress, console, shown_time
@@ -64,7 +65,7 @@ def resume(
     directory: opt.Directory,
     rounds: Annotated[int | None, typer.Option(min=1, help="Go on to this many rounds in all.")] = None,
     columns: opt.TableColumns = None,
-    settings: Annotated[
+    changes: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
@@ -78,8 +79,8 @@ def resume(
     if (directory / COMPARISON_FILE).exists():
         from fedkeel.cli.compare import go_on  # noqa: PLC0415
 
-        if settings:
-            raise ConfigError(f"--set {settings[0]}: {directory} is a comparison; --set is for single runs")
+        if changes:
+            raise ConfigError(f"--set {changes[0]}: {directory} is a comparison; --set is for single runs")
         go_on(directory, rounds, columns, as_json=as_json)
         return
     paths.refuse_columns(directory, columns)
@@ -90,7 +91,7 @@ def resume(
 
     manifest, experiment = read_manifest(directory), Experiment.load(directory)
     rounds = rounds or max(experiment.rounds, manifest["rounds"], len(read_rows(directory)))
-    experiment = experiment.with_settings([f"rounds={rounds}", *_of_faults(settings or [])])
+    experiment = experiment.with_settings([f"rounds={rounds}", *_of_faults(changes or [])])
     _train(experiment, directory, resuming=True, as_json=as_json)
 
 
@@ -126,7 +127,10 @@ def _train(experiment: Experiment, directory: Path, *, resuming: bool, as_json: 
             command = f"fedkeel resume {shlex.quote(str(directory))}"
             if resuming:
                 command += f" --rounds {experiment.rounds}"
-            raise _with_way_on(problem, command) from problem
+            told = _with_way_on(problem, command)
+            if told is problem:
+                raise
+            raise told from problem
     summary = summarise(experiment, result, directory)
     if as_json:
         print(json.dumps(summary, ensure_ascii=False, indent=2))
@@ -146,6 +150,8 @@ def _with_way_on(problem: Exception, command: str) -> Exception:
         problem = FedkeelError(told)
     if isinstance(problem, ClientFailed):
         command += " --set on_client_error=leave_out"
+    if isinstance(problem, Diverged):
+        command += " --set on_divergence=rollback"
     before = "\n" if isinstance(problem, Stopped) else ""
     problem.args = (f"{before}{told}\nresume with: {command}",)
     return problem
@@ -179,6 +185,7 @@ def summarise(experiment: Experiment, result: Result, directory: Path) -> dict[s
         "bytes_down": sum(row["bytes_down"] for row in rows),
         "bytes_up": sum(row["bytes_up"] for row in rows),
         "seconds": sum(row["seconds"] for row in rows),
+        "events": shown_events(rows),
         "last_row": last,
     }
 
@@ -205,6 +212,7 @@ def _print(name: str, found: dict[str, Any]) -> None:
             else f"not reached in {found['rounds']} rounds"
         )
         lines.append(f"  target {shown} {what}")
+    lines += [f"  {name}: {told}" for name, told in found["events"].items()]
     quoted = shlex.quote(found["directory"])
     lines += [f"  kept in {found['directory']}", f"  look at it: fedkeel show {quoted}"]
     console().print("\n".join(lines), markup=False, soft_wrap=True)

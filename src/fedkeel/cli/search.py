@@ -69,9 +69,7 @@ def sweep(
     seeds: opt.Seeds = 3,
     measure: opt.MeasureRule = "final",
     columns: opt.TableColumns = None,
-    parallel: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Runs at a time; by default one per core.")
-    ] = None,
+    parallel: opt.Parallel = None,
     on: opt.On = None,
     out: opt.Out = None,
     as_json: opt.Json = False,

@@ -15,6 +15,7 @@ from fedkeel.cli import paths
 from fedkeel.cli.clients import show_clients
 from fedkeel.cli.runs import described
 from fedkeel.cli.sweep_page import print_sweep
+from fedkeel.columns import shown_events
 from fedkeel.errors import ConfigError, StorageError
 from fedkeel.experiments import OUTCOME_FILE, OUTCOME_TEXT
 from fedkeel.files import read_whole, storage_errors
@@ -117,6 +118,7 @@ def _show_run(directory: Path, found: Mapping[str, Any]) -> None:
             ("curve", _spark([value for _, value in points])),
             ("cost", f"{shown_bytes(sent)} sent, {_shown_seconds(directory)}"),
         ]
+    facts += [(f"{name} " if len(name) > 9 else name, told) for name, told in shown_events(rows).items()]
     if found["state"] == "unfinished":
         facts.append(("go on", f"fedkeel resume {shlex.quote(str(directory))}"))
     console().print("\n".join(f"{name:<10}{text}" for name, text in facts), markup=False, soft_wrap=True)

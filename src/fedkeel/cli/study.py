@@ -1,4 +1,4 @@
-"""`fedkeel study stability`, `fedkeel study interaction`, `fedkeel study constants`."""
+"""`fedkeel study`: stability, interaction, constants, robustness."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from fedkeel.cli import options as opt
 from fedkeel.cli import paths
 from fedkeel.cli.constants import EXAMPLES, constants
 from fedkeel.cli.resuming import missing_directories, resumable, say_what_is_there
+from fedkeel.cli.robustness import EXAMPLES as ROBUSTNESS
+from fedkeel.cli.robustness import robustness
 from fedkeel.cli.study_page import print_interaction, print_stability
 from fedkeel.errors import Diverged
 from fedkeel.experiments.experiment import Experiment
@@ -47,10 +49,11 @@ def register(app: typer.Typer) -> None:
     group.command(epilog=_STABILITY)(stability)
     group.command(epilog=_INTERACTION)(interaction)
     group.command(epilog=EXAMPLES)(constants)
+    group.command(epilog=ROBUSTNESS)(robustness)
     app.add_typer(group, name="study")
 
 
-@opt.takes_experiment(leave_out=("method", "held_out"))
+@opt.takes_experiment(leave_out=("method", "held_out", "track"))
 def stability(
     experiment: Experiment,
     method: opt.Methods,
@@ -118,7 +121,7 @@ def stability(
         print_stability(found, page)
 
 
-@opt.takes_experiment(leave_out=("method",))
+@opt.takes_experiment(leave_out=("method", "track"))
 def interaction(
     experiment: Experiment,
     method: opt.Methods,
@@ -243,12 +246,6 @@ def _rounds_in(run: Path) -> int:
 
 
 def _write(directory: Path, name: str, found: dict[str, Any]) -> Path:
-    """Write what a study found: as numbers, and as a page, whose path is returned."""
-    from fedkeel.experiments.study_pages import study_document  # noqa: PLC0415  heavy
-    from fedkeel.files import storage_errors, write_durably  # noqa: PLC0415
-    from fedkeel.report.page.rendering import write_page  # noqa: PLC0415
+    from fedkeel.experiments.study_pages import write_study  # noqa: PLC0415  heavy
 
-    with storage_errors(directory):
-        write_durably(directory / f"{name}.json", json.dumps(found, ensure_ascii=False, indent=2).encode())
-    title = f"{name.capitalize()} of {', '.join(found)}"
-    return write_page(study_document(directory, title), directory / "page.html")
+    return write_study(directory, name, found, f"{name.capitalize()} of {', '.join(found)}")

@@ -21,6 +21,7 @@ class RoundRequest(NamedTuple):
     """What the server sends out in a round, and to whom; `probes` is what is measured at the clients.
 
     `shapes` are those that uploads must have; None where they are not checked.
+    `stage` is the number of the method in a schedule of stages.
     """
 
     algorithm: Algorithm
@@ -32,6 +33,7 @@ class RoundRequest(NamedTuple):
     weights: Sequence[float]
     probes: ClientProbes | None = None
     shapes: UploadShapes | None = None
+    stage: int = 0
 
 
 class Upload(NamedTuple):
@@ -71,7 +73,8 @@ class CohortResult(NamedTuple):
     """What a cohort's round gives: the reduced upload, the mean measures, the clients' results in order.
 
     Clients that failed are in `left_out` alone; `upload` is None where all of them are. `lost_workers` tells
-    of workers and machines that were lost meanwhile, which changed nothing.
+    of workers and machines that were lost meanwhile, which changed nothing. `remarks` are what else the
+    round's row shall say.
     """
 
     upload: Upload | None
@@ -79,6 +82,7 @@ class CohortResult(NamedTuple):
     clients: Sequence[ClientResult]
     left_out: Sequence[ClientFailure] = ()
     lost_workers: Sequence[str] = ()
+    remarks: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def train_loss(self) -> float:
@@ -125,6 +129,14 @@ class Choice(NamedTuple):
 
 class Unsuited(Exception):
     """An engine cannot run this task; the message says why."""
+
+
+class MemoriesLost(Exception):
+    """Clients no longer have the memories that count, and the method shall start afresh with all clients."""
+
+    def __init__(self, clients: Sequence[int]) -> None:
+        super().__init__(f"clients {', '.join(map(str, clients))}")
+        self.clients = list(clients)
 
 
 class Engine(Protocol):

@@ -107,10 +107,10 @@ def check_deadline(settings: RunSettings, started: float) -> None:
     """Raise where a client has taken longer than it may."""
     limit = settings.client_seconds
     if limit is not None and time.monotonic() - started > limit:
-        raise UnusableClient(overdue(limit))
+        raise UnusableClient(past_deadline(limit))
 
 
-def overdue(limit: float) -> str:
+def past_deadline(limit: float) -> str:
     """Say that a client took too long."""
     return f"took longer than client_seconds = {limit:g}"
 
@@ -119,21 +119,25 @@ def upload_shapes(algorithm: Algorithm, down: Record, x0: Vector) -> UploadShape
     """Return the shapes that a method's uploads have, from a walk of no length; None where it takes none."""
     try:
         memory = algorithm.enlist(x0)
-        plan = algorithm.plan(down, memory)
-        still, sharp = torch.zeros_like(plan.start), sharp_of(plan.sharp)
-        walk = Walk(
-            start=plan.start,
-            end=plan.start.clone(),
-            length=scalar_like(plan.start, 1.0),
-            steps=scalar_like(plan.start, 1.0),
-            buffer=None if plan.momentum is None else still,
-            dual=None if sharp is None or sharp.dual is None else still,
-            full_gradient=still if plan.full_gradient else None,
-        )
-        up, _ = algorithm.finish(walk, down, memory)
+        up, _ = algorithm.finish(still_walk(algorithm, down, memory), down, memory)
     except Exception:  # of a method of the user's that needs a real walk: then nothing is known
         return None
     return _shapes(up)
+
+
+def still_walk(algorithm: Algorithm, down: Record, memory: Record) -> Walk:
+    """Return a walk that ends where it starts: what a method makes of it has the form of a real one's."""
+    plan = algorithm.plan(down, memory)
+    still, sharp = torch.zeros_like(plan.start), sharp_of(plan.sharp)
+    return Walk(
+        start=plan.start,
+        end=plan.start.clone(),
+        length=scalar_like(plan.start, 1.0),
+        steps=scalar_like(plan.start, 1.0),
+        buffer=None if plan.momentum is None else still,
+        dual=None if sharp is None or sharp.dual is None else still,
+        full_gradient=still if plan.full_gradient else None,
+    )
 
 
 def _reason(problem: Exception) -> str:

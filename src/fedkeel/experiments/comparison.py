@@ -28,7 +28,7 @@ from fedkeel.tomlfile import dump_sealed, flat, inline, read_sealed
 if TYPE_CHECKING:
     from fedkeel.running.round import Row
 
-SPEED_ONLY = ("rounds", "target", *(name for name in Execution.model_fields if name != "device"))
+SPEED_ONLY = ("rounds", "target", "track", *(name for name in Execution.model_fields if name != "device"))
 
 
 class PlannedRun(NamedTuple):

@@ -30,6 +30,7 @@ from fedkeel.experiments.expression import (
     parse_split,
 )
 from fedkeel.experiments.sections import ALL, DataSettings, ModelSettings, check_text, is_none
+from fedkeel.experiments.tracking import parse_tracker, trackers_of
 from fedkeel.frozen import Count, Seed
 from fedkeel.jsonfiles import Shape
 from fedkeel.options import Execution, FaultOptions, RunOptions
@@ -51,6 +52,7 @@ _EITHER = {"work.epochs": "work.steps", "work.steps": "work.epochs"}  # giving o
 _NONE_IS_ALL = ("work.batch_size", "data.clients")
 
 ProbeText = Annotated[str, BeforeValidator(lambda text: (parse_probe(text), text)[1])]
+TrackerText = Annotated[str, BeforeValidator(lambda text: (parse_tracker(text), text)[1])]
 
 
 def _read_reducer(given: object) -> str | None:
@@ -128,6 +130,9 @@ class Experiment(RunOptions, FaultOptions, Execution):
     faults: Annotated[str | None, BeforeValidator(_read_faults)] = Field(
         None, description='Clients that fail on purpose, as "Faults(drop=0.1)"; needs leave_out.'
     )
+    track: list[TrackerText] | None = Field(
+        None, description="Also write to tensorboard, mlflow or wandb, as mlflow or mlflow=FILE; repeatable."
+    )
     data: DataSettings = DataSettings()
     model: ModelSettings = ModelSettings()
     work: Annotated[Work, BeforeValidator(_read_work)] = _WORK
@@ -180,7 +185,7 @@ class Experiment(RunOptions, FaultOptions, Execution):
     def with_settings(self, settings: Iterable[str]) -> Experiment:
         """Return a copy with settings such as `work.lr=0.1`; values are TOML, else text; `none` clears."""
         table = self.table()
-        pairs = [_split_setting(setting) for setting in settings]
+        pairs = [split_setting(setting) for setting in settings]
         named = {key for key, _ in pairs}
         for key, value in pairs:
             _put(table, key, value)
@@ -269,9 +274,10 @@ class Experiment(RunOptions, FaultOptions, Execution):
     def settings(self) -> RunSettings:
         """Return what defines the run, its data loaded and its model built."""
         federation = self.federation()
-        return self._settings(federation, self.task(federation))
+        return self.settings_of(federation, self.task(federation))
 
-    def _settings(self, federation: Federation, task: Task) -> RunSettings:
+    def settings_of(self, federation: Federation, task: Task) -> RunSettings:
+        """Return what defines the run with this data and this model."""
         from fedkeel.reducers import Mean  # noqa: PLC0415  heavy
         from fedkeel.settings import RunSettings  # noqa: PLC0415
 
@@ -306,11 +312,11 @@ class Experiment(RunOptions, FaultOptions, Execution):
         task = self.drawn_task(federation)
         goes_on = resume and run_dir is not None and has_checkpoint(Path(run_dir))
         return run(
-            self._settings(federation, task),
+            self.settings_of(federation, task),
             self.execution(),
             run_dir,
             resume=resume,
-            callback=callback,
+            callback=[*([] if callback is None else [callback]), *trackers_of(self.track, run_dir)],
             experiment=self.table(),
             about={} if goes_on else self._initialise(task),
         )
@@ -337,7 +343,8 @@ def _plain(table: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _split_setting(setting: str) -> tuple[str, Any]:
+def split_setting(setting: str) -> tuple[str, Any]:
+    """Return the key and the value of a setting such as `work.lr=0.1`."""
     key, equals, text = setting.partition("=")
     key, text = key.strip(), text.strip()
     if not equals or not key:

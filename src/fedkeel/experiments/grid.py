@@ -16,6 +16,7 @@ from typing import Any
 from fedkeel.algorithm import Algorithm
 from fedkeel.errors import ConfigError, Diverged
 from fedkeel.experiments.metric_choice import MetricChoice, check_columns
+from fedkeel.files import storage_errors
 from fedkeel.methods.stages import Stages
 from fedkeel.progress import RunProgress, as_lines
 from fedkeel.report import (
@@ -107,7 +108,10 @@ class RunGrid:
             columns=self.columns,
             subject=self.kind,
         )
-        return write_page(document, Path(path))
+        path = Path(path)
+        with storage_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        return write_page(document, path)
 
     def _reported(self, trial: Trial) -> ReportedRun:
         result = self.results[trial.method, trial.seed]

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedkeel.errors import StorageError
 from fedkeel.report.page.runs import ReportedRun
 from fedkeel.report.tables import UNFINISHED, Trial
 from fedkeel.running.run_directory import read_clients, read_manifest, read_rows
@@ -28,10 +29,16 @@ def reported_run(directory: Path, trial: Trial | None = None) -> ReportedRun:
 
 
 def _trial(directory: Path, manifest: Mapping[str, Any], settings: Mapping[str, Any]) -> Trial:
-    rows, identity = read_rows(directory), manifest["identity"]
-    ended = manifest.get("end", {}).get("rounds") == len(rows) or len(rows) >= manifest["rounds"]
-    method = str(settings.get("method", identity["algorithm"]))
-    return Trial(method, identity["seed"], rows, None if ended else UNFINISHED)
+    rows = read_rows(directory)
+    try:
+        ended = manifest.get("end", {}).get("rounds") == len(rows) or len(rows) >= manifest["rounds"]
+        method = str(settings.get("method", manifest["identity"]["algorithm"]))
+        return Trial(method, manifest["identity"]["seed"], rows, None if ended else UNFINISHED)
+    except (AttributeError, KeyError, TypeError) as problem:
+        raise StorageError(
+            f"{directory}: unreadable: manifest.json lacks {problem}: restore it, or start anew in another "
+            "directory"
+        ) from None
 
 
 def _settings(directory: Path) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def document_of(directories: Sequence[Path]) -> Document:
     parts = [parts_of(directory) for directory in directories]
     if len(parts) == 1:
         return _document(parts[0])
-    runs = told_apart([run for part in parts for run in part.runs])
+    runs = told_apart([run for part in parts for run in _by_method(part)])
     named = [part for part in parts if part.runs]
     shared = {(part.measure, part.target) for part in named}
     measure, target = shared.pop() if len(shared) == 1 else (str(FINAL), None)
@@ -61,7 +61,7 @@ def document_of(directories: Sequence[Path]) -> Document:
         PageParts(
             " and ".join(part.title for part in parts) if len(parts) < 4 else f"{len(parts)} directories",
             tuple(runs),
-            tuple(_numbered([section for part in parts for section in part.sections])),
+            tuple(_numbered([section for part in parts for section in _named_sections(part)])),
             tuple(dict.fromkeys(command for part in parts for command in part.commands)),
             measure=measure,
             target=target,
@@ -71,8 +71,10 @@ def document_of(directories: Sequence[Path]) -> Document:
 
 def runs_of(directories: Sequence[Path]) -> list[ReportedRun]:
     """Return all runs of directories, each with a name and seed of its own."""
-    runs = [run for directory in directories for run in parts_of(directory).runs]
-    return told_apart(runs) if len(directories) > 1 else runs
+    parts = [parts_of(directory) for directory in directories]
+    if len(parts) == 1:
+        return list(parts[0].runs)
+    return told_apart([run for part in parts for run in _by_method(part)])
 
 
 def parts_of(directory: Path) -> PageParts:
@@ -120,6 +122,26 @@ def _document(parts: PageParts) -> Document:
         subject=parts.subject,
         more=parts.sections,
     )
+
+
+def _by_method(part: PageParts) -> list[ReportedRun]:
+    """Return runs by what they train: among others, a sweep's value says too little."""
+    if part.subject == "method":
+        return list(part.runs)
+    pattern = part.subject if "{}" in part.subject else f"{part.subject}={{}}"
+    pattern = pattern.removeprefix("method=")
+    return [
+        run._replace(trial=run.trial._replace(method=pattern.replace("{}", run.trial.method)))
+        for run in part.runs
+    ]
+
+
+def _named_sections(part: PageParts) -> list[Section]:
+    """Return sections that say what they are of where they stand among others."""
+    if part.whole is None:
+        return list(part.sections)
+    name = part.title.partition(":")[0]
+    return [section.model_copy(update={"title": f"{name}: {section.title}"}) for section in part.sections]
 
 
 def _numbered(sections: Sequence[Section]) -> list[Section]:

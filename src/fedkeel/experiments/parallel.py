@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from fedkeel.errors import Stopped
+from fedkeel.errors import FedkeelError, Stopped
 
 Key = TypeVar("Key", bound=Hashable)
 Found = TypeVar("Found")
@@ -33,7 +33,7 @@ def run_in_parallel(
     others = active_children()
     pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_prepare_worker)
     try:
-        open_jobs = {pool.submit(function, *arguments): key for key, arguments in jobs.items()}
+        open_jobs = {pool.submit(_call, function, *arguments): key for key, arguments in jobs.items()}
         while open_jobs:
             done, _ = wait(open_jobs, timeout=_SECONDS, return_when=FIRST_COMPLETED)
             for future in done:
@@ -49,6 +49,15 @@ def run_in_parallel(
         raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _call(function: Callable[..., Found], *arguments: Any) -> Found:
+    """Call a function in a worker; what there is of a run that an error ended is on disk, and stays here."""
+    try:
+        return function(*arguments)
+    except FedkeelError as problem:
+        problem.result = None
+        raise
 
 
 def _prepare_worker() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedkeel.errors import StorageError
+from fedkeel.experiments.robustness_page import robustness_section
+from fedkeel.files import storage_errors, write_durably
 from fedkeel.report.page.document import Axis, Chart, Document, Section, Series, Table, Text
+from fedkeel.report.page.rendering import write_page
 from fedkeel.report.page.runs import short
 
 StudyTable = tuple[tuple[str, ...], list[tuple[str, ...]]]
@@ -19,10 +22,22 @@ def study_document(directory: Path, title: str) -> Document:
     return Document(title=title, kind="study", sections=study_sections(directory))
 
 
+def write_study(directory: Path, name: str, found: Mapping[str, Any], title: str) -> Path:
+    """Write what a study found: as numbers, and as a page, whose path is returned."""
+    with storage_errors(directory):
+        write_durably(directory / f"{name}.json", json.dumps(found, ensure_ascii=False, indent=2).encode())
+    return write_page(study_document(directory, title), directory / "page.html")
+
+
 def study_sections(directory: Path) -> tuple[Section, ...]:
     """Return what a study found; nothing where it is of another kind or not finished."""
     made = []
-    for name, section in (("stability", stability_section), ("interaction", interaction_section)):
+    kinds: dict[str, Callable[[Any], Section]] = {
+        "stability": stability_section,
+        "interaction": interaction_section,
+        "robustness": robustness_section,
+    }
+    for name, section in kinds.items():
         file = directory / f"{name}.json"
         if not file.exists():
             continue

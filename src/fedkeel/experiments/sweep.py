@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from fedkeel.errors import ConfigError
 from fedkeel.experiments import sweep_report
-from fedkeel.experiments.comparison import SPEED_ONLY, PlannedRun, changes, run_planned
+from fedkeel.experiments.comparison import SPEED_ONLY, PlannedRun, changes
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.experiments.placement import ONE_BY_ONE, Placement
+from fedkeel.experiments.placement import ONE_BY_ONE, Placement, play_planned
 from fedkeel.experiments.scoring import check_scoring
 from fedkeel.experiments.sweep_report import SWEEP_FILE
 from fedkeel.files import storage_errors, write_durably
@@ -107,7 +107,7 @@ class Sweep(NamedTuple):
     def jobs(self, out: Path) -> list[PlannedRun]:
         """Return the runs, seed after seed."""
         return [
-            PlannedRun(value, self.experiment(value, seed), out / _folder(value) / f"seed-{seed}")
+            PlannedRun(value, self.experiment(value, seed), out / value_folder(value) / f"seed-{seed}")
             for seed in self.seeds
             for value in self.values
         ]
@@ -131,28 +131,9 @@ def play(
     `done` hears of each run, how many there are now, and whether it was there already.
     """
     open_directory(out, "sweep", sweep.settings())
-    jobs = sweep.jobs(out)
-    trials: dict[tuple[str, int], Trial] = {}
-
-    def take(trial: Trial, *, kept: bool = False) -> None:
-        trials[trial.method, trial.seed] = trial
-        if done is not None:
-            done(trial, len(trials), kept)
-
-    open_jobs = []
-    for job in jobs:
-        rows = job.finished()
-        if rows is None:
-            open_jobs.append(job)
-        else:
-            take(Trial(job.method, job.seed, rows), kept=True)
-    if placement.one_by_one:
-        for job in open_jobs:
-            take(job.run())
-    else:
-        calls = {str(job.directory): job.sendable for job in open_jobs}
-        placement.run(run_planned, calls, out, lambda _, trial: take(trial))
-    return [trials[value, seed] for value in sweep.values for seed in sweep.seeds]
+    trials = play_planned(sweep.jobs(out), out, placement, done)
+    found = {(trial.method, trial.seed): trial for trial in trials}
+    return [found[value, seed] for value in sweep.values for seed in sweep.seeds]
 
 
 def report(sweep: Sweep, trials: Sequence[Trial], out: Path) -> dict[str, Any]:
@@ -181,6 +162,7 @@ def report(sweep: Sweep, trials: Sequence[Trial], out: Path) -> dict[str, Any]:
     return found
 
 
-def _folder(value: str) -> str:
+def value_folder(value: str) -> str:
+    """Return a directory's name for a value: readable, and of its own for every value."""
     name = re.sub(r"[^A-Za-z0-9.+-]+", "-", value).strip(".")
     return name if name == value and name else f"{name[:40]}-{hashlib.sha256(value.encode()).hexdigest()[:6]}"

@@ -17,6 +17,7 @@ from fedkeel.explain.symbolic import Symbol, Untraceable, symbol
 from fedkeel.explain.tracing import ALIASES, Trace, as_sharp, symbolised, trace, wd
 from fedkeel.methods import Stages
 from fedkeel.records import Record, leaves
+from fedkeel.references import Paper, cited
 
 _TINY = 7  # parameters of the model on which traffic is counted: any number but 1 would do
 _LEGEND = (
@@ -77,6 +78,7 @@ class Explanation(NamedTuple):
     full_gradient: bool
     effective_l2: str | None
     knobs: list[MethodKnob]
+    references: list[Paper]
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; bytes are for a million parameters of four bytes."""
@@ -85,6 +87,7 @@ class Explanation(NamedTuple):
             load: Load = table[name]
             table[name] = {**load._asdict(), "bytes_at_1M": load.bytes(1_000_000)}
         table["knobs"] = [knob._asdict() for knob in self.knobs]
+        table["references"] = [paper.as_dict() for paper in self.references]
         return table
 
     def __str__(self) -> str:
@@ -165,6 +168,7 @@ def explain_method(algorithm: Algorithm) -> Explanation:
         full_gradient=plan.full_gradient,
         effective_l2=_effective_l2(plan if traced is None else traced.plan),
         knobs=list(knobs(algorithm)),
+        references=list(dict.fromkeys(_papers(algorithm))),
     )
 
 
@@ -173,6 +177,15 @@ def about(algorithm: Algorithm) -> str:
     texts = [inspect.getdoc(type(algorithm)) or ""]
     inner = getattr(algorithm, "inner", None)
     return "\n\n".join([*texts, *([about(inner)] if isinstance(inner, Algorithm) else [])])
+
+
+def _papers(algorithm: Algorithm) -> typing.Iterator[Paper]:
+    """Yield the papers of a method of ours and of what it wraps."""
+    if type(algorithm).__module__.startswith("fedkeel."):
+        yield from cited(type(algorithm).__name__)
+    inner = getattr(algorithm, "inner", None)
+    if isinstance(inner, Algorithm):
+        yield from _papers(inner)
 
 
 def knobs(value: Any) -> typing.Iterator[MethodKnob]:

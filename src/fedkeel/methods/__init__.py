@@ -29,6 +29,7 @@ from fedkeel.methods.relaxed import Adaptive, Decayed, FedInit, Relaxed, relaxed
 from fedkeel.methods.scaffold import SCAFFOLD
 from fedkeel.methods.sharp import FedGamma, MoFedSAM, Sharpened, sharp
 from fedkeel.methods.stages import Stages, stages
+from fedkeel.references import add_references
 
 METHODS: tuple[Callable[..., Algorithm], ...] = (
     FedAvg,
@@ -54,6 +55,10 @@ METHODS: tuple[Callable[..., Algorithm], ...] = (
     FedInit,
     MoFedSAM,
     FedGamma,
+)
+add_references("methods", *METHODS)
+add_references(
+    "plug-ins", Relaxed, relaxed, Decayed, Adaptive, Sharpened, sharp, Stages, stages, private, Private
 )
 
 __all__ = [

@@ -10,6 +10,7 @@ from fedkeel.probes.diversity import Diversity
 from fedkeel.probes.losses import ClientAccuracy, ExcessRisk, Losses
 from fedkeel.probes.movement import Drift, Layers, Update
 from fedkeel.probes.switching import Switching, SwitchingRule
+from fedkeel.references import add_references
 
 PROBES: tuple[Callable[..., Probe], ...] = (
     Update,
@@ -24,6 +25,8 @@ PROBES: tuple[Callable[..., Probe], ...] = (
     Layers,
     Switching,
 )
+add_references("probes", *PROBES)
+add_references("plug-ins", SwitchingRule)
 DEFAULT: tuple[Probe, ...] = (Update(), Costs())  # nearly free, so always on
 
 __all__ = [

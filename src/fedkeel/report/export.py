@@ -102,7 +102,6 @@ def write_parquet(records: Sequence[Mapping[str, Any]], path: Path) -> None:
     except ImportError:
         raise ConfigError('--format parquet needs pyarrow: pip install "fedkeel[parquet]"') from None
     with storage_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
         parquet.write_table(pyarrow.Table.from_pylist([dict(record) for record in records]), path)
 
 

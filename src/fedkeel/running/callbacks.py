@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fedkeel.errors import ConfigError, did_you_mean
@@ -12,7 +13,14 @@ from fedkeel.running.selection import Selection
 if TYPE_CHECKING:
     from fedkeel.running.result import Result
 
-_METHODS = ("on_run_begin", "on_round_begin", "on_round_end", "on_run_end")
+_METHODS = (
+    "on_settings",
+    "on_run_begin",
+    "on_round_begin",
+    "on_round_end",
+    "on_run_end",
+    "on_run_error",
+)
 
 
 class Callback:
@@ -22,6 +30,9 @@ class Callback:
     returns its result. Any other value is passed over. An exception ends the run too, and carries what there
     is of the result as its attribute `result`.
     """
+
+    def on_settings(self, settings: Mapping[str, Any]) -> None:
+        """Hear what the run is, before it begins: its settings as plain values, and its `run_dir`."""
 
     def on_run_begin(self, rows: Sequence[Row]) -> bool | None:
         """Hear that a run begins; `rows` are those of rounds before, where it is resumed."""
@@ -34,6 +45,9 @@ class Callback:
 
     def on_run_end(self, result: Result) -> None:
         """Hear that a run has ended, early or not; not called where an exception ends it."""
+
+    def on_run_error(self, problem: BaseException) -> None:
+        """Hear that an exception has ended the run, `Stopped` (as by Ctrl-C) and `Diverged` among them."""
 
 
 CallbackLike: TypeAlias = Callback | Callable[[Row], Any]
@@ -109,6 +123,27 @@ class CallbackList:
         """Return what the best round is chosen by; None where no callback says."""
         return next((one for one in self.selections if one.metric), None)
 
+    @property
+    def ask_for_settings(self) -> bool:
+        """Tell whether one wants to hear of the settings: to collect them takes a moment."""
+        return any(_hears(one, "on_settings") for one in self.given)
+
+    def settings(self, settings: Mapping[str, Any]) -> None:
+        """Tell all what the run is."""
+        for one in self.given:
+            _call(one, "on_settings", settings)
+
+    @contextmanager
+    def told_of_errors(self) -> Iterator[None]:
+        """Tell all of an exception that ends the run; what goes wrong in that is not worth another."""
+        try:
+            yield
+        except BaseException as problem:
+            for one in self.given:
+                with suppress(Exception):
+                    _call(one, "on_run_error", problem)
+            raise
+
     def run_begin(self, rows: Sequence[Row]) -> str | None:
         """Tell all that a run begins; return who ends it at once, None where nobody does."""
         return self._first([(one, _call(one, "on_run_begin", rows)) for one in self.given])
@@ -153,6 +188,11 @@ def _check(one: object) -> None:
         raise ConfigError(
             f"callback = {one!r}: give a function of a round's row, or an object with {', '.join(_METHODS)}"
         )
+
+
+def _hears(one: object, name: str) -> bool:
+    """Tell whether an object has a method of its own for something, not only the empty one of `Callback`."""
+    return getattr(type(one), name, None) not in (None, getattr(Callback, name))
 
 
 def _call(one: Any, name: str, argument: object) -> Any:

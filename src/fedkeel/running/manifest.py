@@ -7,6 +7,7 @@ import platform
 import sys
 import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from fedkeel.errors import StorageError
 from fedkeel.identity import stable_name
 from fedkeel.jsonfiles import FORMAT
 from fedkeel.methods.stages import Stages
+from fedkeel.options import DEPLOYED
 from fedkeel.oracle import Oracle
 from fedkeel.running.round import RunContext
 from fedkeel.running.run_directory import RunDirectory, read_manifest
@@ -27,6 +29,12 @@ from fedkeel.settings import RunSettings
 from fedkeel.version import __version__
 
 _CLIENTS_COUNTED, _CLASSES_COUNTED = 100, 200  # at most, for the picture of the split
+_SAME_BITS = {
+    "serial",
+    "processes",
+    "ray",
+    DEPLOYED,
+}  # engines that take a client's steps one after the other
 _EVALUATED_ON = {"test": "test set", "clients": "all clients' data", "nothing": "nothing"}
 
 
@@ -41,8 +49,8 @@ def manifest_of(context: RunContext) -> dict[str, Any]:
         "threads": context.engine.threads,
         "engine_choice": context.choice.describe(),
         "data": {**_data_of(settings.federation), "evaluated_on": _EVALUATED_ON[settings.evaluated_on]},
-        **_labels_of(settings.federation),
         **({} if settings.attack is None else {"hostile": sorted(settings.hostile)}),
+        **_labels_of(settings.federation),
         "versions": {
             "fedkeel": __version__,
             "python": platform.python_version(),
@@ -137,6 +145,20 @@ def describe(manifest: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def plain_settings(
+    manifest: Mapping[str, Any], experiment: Mapping[str, Any] | None, run_dir: str | Path | None
+) -> dict[str, Any]:
+    """Return what callbacks hear of a run before it begins."""
+    told = describe(manifest) if experiment is None else experiment
+    return {
+        **{key: value for key, value in told.items() if key != "made_from"},
+        "engine": manifest["engine"],
+        "threads": manifest["threads"],
+        "versions": manifest["versions"],
+        "run_dir": None if run_dir is None else str(run_dir),
+    }
+
+
 def same_experiment(directory: RunDirectory, manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Return the manifest of the run that is here, if it is of the same experiment.
 
@@ -177,9 +199,15 @@ def _evaluated_on(manifest: Mapping[str, Any]) -> str:
 
 
 def warn_of_other_bits(before: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
-    """Warn where a run goes on by other means than it was begun with: sums may come out in another order."""
-    told = {"engine": before["engine"], "threads": before["threads"], **before["versions"]}
-    now = {"engine": manifest["engine"], "threads": manifest["threads"], **manifest["versions"]}
+    """Warn where a run goes on by other means than it was begun with: sums may come out in another order.
+
+    Engines that take a client's steps one after the other give the same bits.
+    """
+    told, now = (
+        {"engine": one["engine"], "threads": one["threads"], **one["versions"]} for one in (before, manifest)
+    )
+    if {told["engine"], now["engine"]} <= _SAME_BITS:
+        del now["engine"]
     differing = [f"{key} {told.get(key)} (now {now[key]})" for key in now if told.get(key) != now[key]]
     if differing:
         warnings.warn(

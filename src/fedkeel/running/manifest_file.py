@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator, model_validator
 
 from fedkeel.jsonfiles import Shape
-from fedkeel.options import ENGINES, Threads
+from fedkeel.options import DEPLOYED, ENGINES, Threads
 
 _Count = Annotated[int, Field(ge=1)]
 
@@ -67,8 +67,8 @@ class ManifestShape(Shape):
     @field_validator("engine")
     @classmethod
     def _exists(cls, engine: str) -> str:
-        if engine not in ENGINES:
-            raise ValueError(f"known: {', '.join(ENGINES)}")
+        if engine not in (known := (*ENGINES, DEPLOYED)):
+            raise ValueError(f"known: {', '.join(known)}")
         return engine
 
     @field_validator("data")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from fedkeel.columns import RUN_COLUMNS
+from fedkeel.columns import EVENT_COLUMNS, RUN_COLUMNS
 from fedkeel.errors import ConfigError
 from fedkeel.layout import Layout
 from fedkeel.oracle import Oracle
@@ -99,8 +99,11 @@ class ProbePanel(NamedTuple):
 
 
 def worth_keeping(memory: ClientMemory) -> bool:
-    """Tell whether a client keeps anything: most methods' clients do not, and cost the store nothing."""
-    return next(leaves(memory), None) is not None
+    """Tell whether a client keeps anything here: most methods' clients do not, and cost the store nothing.
+
+    Of a memory that lies elsewhere only the shape is known: its tensors are on torch's device "meta".
+    """
+    return any(not tensor.is_meta for _, tensor in leaves(memory))
 
 
 def assemble(settings: RunSettings, oracle: Oracle) -> ProbePanel:
@@ -119,7 +122,7 @@ def assemble(settings: RunSettings, oracle: Oracle) -> ProbePanel:
     for probe in panel.probes:
         probe.check(run)
         for name in probe.names(oracle.layout):
-            if name in RUN_COLUMNS or name in settings.task.metrics:
+            if name in (*RUN_COLUMNS, *EVENT_COLUMNS) or name in settings.task.metrics:
                 owner = "a metric of the task" if name in settings.task.metrics else "the run itself"
                 raise ConfigError(
                     f"probes: {probe!r} reports {name!r}, which is a column of {owner}: rename it"

@@ -13,6 +13,7 @@ from fedkeel.errors import ConfigError
 from fedkeel.interrupts import uninterrupted
 from fedkeel.records import ClientMemory, leaves, rebuild
 from fedkeel.running.checkpoints import Checkpoints, Loaded
+from fedkeel.running.requests import RunRequests
 from fedkeel.running.round import RunState
 from fedkeel.running.row_files import RunKey
 from fedkeel.running.run_directory import RunDirectory
@@ -27,6 +28,7 @@ class Recorder:
     def __init__(self, directory: RunDirectory, every: int | None, *, keep_memories: bool = True) -> None:
         self.directory, self.every, self.keep_memories = directory, every, keep_memories
         self.checkpoints = Checkpoints(directory.path)
+        self.requests = RunRequests(directory.path)
         self._last = time.monotonic()
         self._written = 0  # rows on disk
 
@@ -86,6 +88,10 @@ class Recorder:
             values["rows"] = self.directory.rows_sha256
             self.checkpoints.write(state.round, values, tensors, session.store, memories=memories)
         self._last = time.monotonic()
+
+    def follow_requests(self, session: Session) -> None:
+        """Do what others ask of the run; KeyboardInterrupt where that is to stop."""
+        self.requests.follow(lambda: self.checkpoint(session))
 
     def _append(self, session: Session) -> None:
         """Write the rows that are not on disk yet: one, or none; a checkpoint counts on all of them."""

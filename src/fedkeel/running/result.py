@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from fedkeel.client_table import ClientTable
-from fedkeel.columns import shown_score, shown_value
+from fedkeel.columns import shown_events, shown_score, shown_value
 from fedkeel.data.federation import Federation, Transform
 from fedkeel.data.samples import InMemory, Samples
 from fedkeel.engines.contract import Choice
@@ -185,6 +185,7 @@ class Result:
             shown = shown_value(self.best.column, self.best.row[self.best.column])
             name = self.best.column.replace("_", " ")
             facts["best"] = f"{name} {shown} after round {self.best.round + 1}{self.best.caveat}"
+        facts |= shown_events(rows)
         facts["engine"] = str(self.choice)
         if self.stopped_by is not None:
             facts["stopped by"] = self.stopped_by

@@ -12,6 +12,7 @@ from fedkeel.data.samples import as_samples
 from fedkeel.engines.contract import Choice, CohortResult, Engine, RoundRequest, UploadShapes
 from fedkeel.engines.outcome import upload_shapes
 from fedkeel.errors import Diverged, TooFewClients
+from fedkeel.layout import worst_layer
 from fedkeel.methods.stages import Stages
 from fedkeel.oracle import Oracle
 from fedkeel.probes.base import Columns, RoundView
@@ -62,6 +63,17 @@ class RunContext(NamedTuple):
         return model_of(self.algorithm(state), state.server)
 
 
+class RoundLimits(NamedTuple):
+    """A factor on a round's local rate, and the norm and training loss beyond which the round diverged."""
+
+    rate: float = 1.0
+    norm: float = math.inf
+    train_loss: float = math.inf
+
+
+NO_LIMITS = RoundLimits()
+
+
 class FinishedRound(NamedTuple):
     """A round that was run and aggregated: the states around it, what was asked, and what came back."""
 
@@ -85,9 +97,11 @@ class RoundOutcome(NamedTuple):
     seconds: dict[str, float]
 
 
-def play_round(context: RunContext, state: RunState, store: Store) -> RoundOutcome:
+def play_round(
+    context: RunContext, state: RunState, store: Store, limits: RoundLimits = NO_LIMITS
+) -> RoundOutcome:
     """Play one round."""
-    request = prepare(context, state)
+    request = prepare(context, state, limits.rate)
     result = context.engine.run(request, memories_of(context, state, store, request))
     check_quorum(context, request, result)
     finished = FinishedRound(state, request, result, aggregate(context, state, request, result))
@@ -95,26 +109,28 @@ def play_round(context: RunContext, state: RunState, store: Store) -> RoundOutco
     scores = evaluate(context, finished.after)
     evaluated = time.perf_counter()
     row = describe(context, finished, scores)
+    check_numbers(context, finished, row, limits)
     columns, probes = report(context, finished, row)
     seconds = {"evaluation": evaluated - trained, "probes": time.perf_counter() - evaluated}
     after = finished.after._replace(probes=probes)
     return RoundOutcome(after, kept_memories(finished), row | columns, seconds)
 
 
-def prepare(context: RunContext, state: RunState) -> RoundRequest:
-    """Draw a round's cohort and return what it is sent."""
+def prepare(context: RunContext, state: RunState, rate: float = 1.0) -> RoundRequest:
+    """Draw a round's cohort and return what it is sent; `rate` is a factor on the local learning rate."""
     settings, algorithm = context.settings, context.algorithm(state)
     clients = context.population.draw(state.round)
     return RoundRequest(
         algorithm,
         state.round,
-        settings.work.rate(state.round, settings.rounds),
+        settings.work.rate(state.round, settings.rounds) * rate,
         algorithm.broadcast(state.server),
         state.buffers,
         clients,
         context.population.weigh(clients),
         context.panel.at_clients(state.probes, state.round, settings.rounds),
         _shapes(context, state) if settings.leaves_out else None,
+        state.stage,
     )
 
 
@@ -192,7 +208,7 @@ def evaluate(context: RunContext, state: RunState) -> Row:
 
 
 def describe(context: RunContext, finished: FinishedRound, scores: Row) -> Row:
-    """Return a round's row of the history; raise `Diverged` where the model or its loss is no number."""
+    """Return a round's row of the history."""
     request, result, round = finished.request, finished.result, finished.before.round
     row: Row = {
         "round": round,
@@ -205,6 +221,7 @@ def describe(context: RunContext, finished: FinishedRound, scores: Row) -> Row:
         "gradients": result.gradients,
         "bytes_down": (nbytes(request.down) + nbytes(request.buffers)) * len(request.clients),
         "bytes_up": result.bytes_up,
+        **result.remarks,
     }
     if context.settings.attack is not None:
         row["hostile"] = sum(client in context.settings.hostile for client in request.clients)
@@ -212,13 +229,32 @@ def describe(context: RunContext, finished: FinishedRound, scores: Row) -> Row:
         row[LEFT_OUT] = [{"client": one.client, "reason": one.reason} for one in result.left_out]
     if result.lost_workers:
         row[LOST_WORKERS] = list(result.lost_workers)
-    for name, what in (("norm", "norm of the model"), ("loss", "loss"), (f"{VALIDATION}loss", "loss")):
-        if row.get(name) is not None and not math.isfinite(row[name]):
-            raise Diverged(
-                f"round {round}: the {what} is {row[name]} after aggregation; lower the learning rates",
-                round=round,
-            )
     return row
+
+
+def check_numbers(context: RunContext, finished: FinishedRound, row: Row, limits: RoundLimits) -> None:
+    """Raise `Diverged` where the model or a loss is no number, or larger than the limits of the round."""
+    checks = [
+        ("norm", "norm of the model", limits.norm),
+        ("train_loss", "training loss", limits.train_loss),
+        ("loss", "loss", math.inf),
+        (f"{VALIDATION}loss", "loss", math.inf),
+    ]
+    for name, what, limit in checks:
+        value = row.get(name)
+        if value is None or (math.isfinite(value) and value <= limit):
+            continue
+        layer = worst_layer(context.oracle.layout, context.model(finished.after))
+        results = zip(finished.accepted, finished.result.clients, strict=True)
+        client = max(results, key=lambda one: one[1].loss)[0]
+        beyond = f", beyond {limit:.3g}," if math.isfinite(value) else ""
+        raise Diverged(
+            f"round {row['round']}: the {what} is {value:g}{beyond} after aggregation, most in {layer}; the "
+            f"largest training loss is that of client {client}; lower the learning rates",
+            round=row["round"],
+            client=client,
+            layer=layer,
+        )
 
 
 def report(context: RunContext, finished: FinishedRound, row: Row) -> tuple[Columns, RecordList]:

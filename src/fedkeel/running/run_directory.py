@@ -5,17 +5,21 @@
     checkpoints/      the last two              model.safetensors  the final model
     metrics.jsonl.gz  a copy of the rows, up    best.safetensors   that of the best round, where it is another
                       to the last checkpoint    clients.jsonl    a row per client, where they have test sets
+    interruption.json what ended it before its time, if anything
 
-No pickle is read or written. A lock keeps a second process out. Every file is tied to the run and protected
-by a checksum: the manifest by its own, which covers the experiment and the hashes of the models; rows by one
-in each line; checkpoints and their memories by theirs.
+No pickle is read or written. A lock keeps a second process out; it says which process holds it. Every file is
+tied to the run and protected by a checksum: the manifest by its own, which covers the experiment and the
+hashes of the models; rows by one in each line; checkpoints and their memories by theirs.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
+import os
+import platform
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,14 +53,15 @@ from fedkeel.running.run_reading import (
     read_rows,
     read_timings,
     timing_lines,
-    timings_of,
     whole_rows,
+    with_timings,
 )
 
 __all__ = [
     "CLIENTS_FILE",
     "RunDirectory",
     "check_end",
+    "is_held",
     "is_whole",
     "read_clients",
     "read_end_file",
@@ -65,6 +70,9 @@ __all__ = [
     "read_rows",
     "read_timings",
 ]
+
+INTERRUPTION_FILE, LOCK_FILE = "interruption.json", ".lock"
+_LONGEST_NAME = 300  # bytes of a lock that are read
 
 
 class RunDirectory:
@@ -78,7 +86,7 @@ class RunDirectory:
         with storage_errors(path):
             make_directory(path)
             _refuse_strangers(path)
-            self._lock = open_lock(path / ".lock")
+            self._lock = open_lock(path / LOCK_FILE)
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -86,10 +94,18 @@ class RunDirectory:
                 raise StorageError(
                     f"{path}: another process is working in this run directory: wait, or choose another"
                 ) from None
+            self._say_who(f"{platform.node()} {os.getpid()}")
 
     def close(self) -> None:
         """Let others in."""
+        self._say_who("")
         self._lock.close()
+
+    def _say_who(self, text: str) -> None:
+        """Write into the lock who holds it, for those who only look; a full disk is no reason to stop."""
+        with suppress(OSError):
+            os.ftruncate(self._lock.fileno(), 0)
+            os.pwrite(self._lock.fileno(), text.encode(), 0)
 
     @property
     def holds_run(self) -> bool:
@@ -134,6 +150,18 @@ class RunDirectory:
         table = sealed(manifest) if "format" in manifest else manifest
         write_durably(self.path / MANIFEST, json_text(table, indent=2).encode())
 
+    def interrupted(self, kind: str, message: str) -> None:
+        """Write what ends the run before its time: "stopped", "diverged" or "failed", and the message."""
+        with storage_errors(self.path):
+            content = json_text(sealed({"kind": kind, "message": message}))
+            write_durably(self.path / INTERRUPTION_FILE, content.encode())
+
+    def goes_on(self) -> None:
+        """Remove what is said of an interruption."""
+        if self.path.joinpath(INTERRUPTION_FILE).exists():
+            with storage_errors(self.path):
+                self.path.joinpath(INTERRUPTION_FILE).unlink()
+
     def restore_experiment(self) -> None:
         """Check the experiment of the run that is here; write it again where it is missing."""
         text = read_experiment(self.path)
@@ -142,11 +170,14 @@ class RunDirectory:
                 write_durably(self.path / EXPERIMENT, text.encode())
 
     def append(self, row: Mapping[str, Any], spent: Mapping[str, float]) -> None:
-        """Add a round's row; timings, and the seconds of evaluation and probes, go to a file of their own."""
+        """Add a round's row; timings, and the seconds of evaluation and probes, go to a file of their own.
+
+        They go first: a row that is there has its timings.
+        """
         timing = {"round": row["round"], **{name: row[name] for name in TIMINGS if name in row}, **spent}
         line = line_of({name: value for name, value in row.items() if name not in TIMINGS}, self.key)
         with storage_errors(self.path):
-            for name, content in ((METRICS, line), (TIMINGS_FILE, line_of(timing, self.key))):
+            for name, content in ((TIMINGS_FILE, line_of(timing, self.key)), (METRICS, line)):
                 with open_for_appending(self.path / name) as file:
                     file.write(content)
         self._rows.update(line)
@@ -166,8 +197,7 @@ class RunDirectory:
             write_durably(self.path / COPY, compressed(lines))
             spent = [line.content for round, line in sorted(timings.items()) if round < count]
             write_durably(self.path / TIMINGS_FILE, b"".join(spent))
-        seconds = {round: line.row for round, line in timings.items()}
-        return [{**line.row, **timings_of(seconds.get(round, {}))} for round, line in enumerate(kept)]
+        return with_timings(kept, timings, self.path)
 
     def sync_rows(self) -> None:
         """Make the rows durable, and copy the new ones, before a checkpoint counts on them."""
@@ -188,9 +218,28 @@ def _refuse_strangers(path: Path) -> None:
     """Leave a directory alone that holds something else than a run."""
     if (path / MANIFEST).exists():
         return
-    ours = {".lock", EXPERIMENT, *(temporary_name(path / name).name for name in (EXPERIMENT, MANIFEST))}
+    ours = {LOCK_FILE, EXPERIMENT, *(temporary_name(path / name).name for name in (EXPERIMENT, MANIFEST))}
     strangers = sorted(p.name for p in path.iterdir() if p.name not in ours)
     if strangers:
         raise StorageError(
             f"{path}: holds {strangers[0]} and no run of fedkeel: choose an empty or new directory"
         )
+
+
+def is_held(path: Path) -> bool:
+    """Tell whether a process of this machine is working in a run directory, or one of another may be.
+
+    The lock itself is not touched: to try it would keep a run out that starts at that instant.
+    """
+    try:
+        with (path / LOCK_FILE).open("rb") as file:
+            node, _, number = file.read(_LONGEST_NAME).decode(errors="replace").rpartition(" ")
+        if not (number.isdigit() and int(number)):
+            return False
+        if node == platform.node():
+            os.kill(int(number), 0)
+    except PermissionError:  # it is somebody else's
+        return True
+    except (OSError, OverflowError):
+        return False
+    return True

@@ -75,8 +75,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     lines, problems = _mended(path, key)
     if problems:
         _warn(f"{path / METRICS}: {_listed(problems)}: {_what_is_left(lines, path)}")
-    seconds = {row["round"]: row for row in read_timings(path)}
-    return [{**line.row, **timings_of(seconds.get(line.row["round"], {}))} for line in lines]
+    return with_timings(lines, timing_lines(path, key).lines, path)
 
 
 def read_timings(path: Path) -> list[dict[str, Any]]:
@@ -87,10 +86,20 @@ def read_timings(path: Path) -> list[dict[str, Any]]:
     return [line.row for line in found.lines.values()]
 
 
-def timings_of(timing: Mapping[str, Any]) -> dict[str, float]:
-    """Return the columns of a row that are kept with the timings; 0 seconds where they are lost."""
-    kept = {"seconds": 0.0, **timing}
-    return {name: kept[name] for name in TIMINGS if name in kept}
+def with_timings(lines: list[RowLine], timings: Mapping[int, RowLine], path: Path) -> list[dict[str, Any]]:
+    """Return rows with the columns that are kept with the timings; 0 seconds where they are lost."""
+    lost = [round for round in range(len(lines)) if round not in timings]
+    if lost:
+        _warn(
+            f"{path / TIMINGS_FILE}: round {lost[0]} has no whole line ({len(lost)} in all): 0 seconds count"
+        )
+    known = [
+        {"seconds": 0.0, **(timings[round].row if round in timings else {})} for round in range(len(lines))
+    ]
+    return [
+        {**line.row, **{name: timing[name] for name in TIMINGS if name in timing}}
+        for line, timing in zip(lines, known, strict=True)
+    ]
 
 
 def timing_lines(path: Path, key: RunKey) -> FoundLines:

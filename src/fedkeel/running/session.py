@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+from fedkeel.columns import MEMORY_LOST, RESTARTED
 from fedkeel.engines import make_engine, settle
+from fedkeel.engines.contract import Choice, Engine, MemoriesLost
 from fedkeel.engines.serial import threads
 from fedkeel.interrupts import uninterrupted
 from fedkeel.options import Execution
@@ -15,9 +17,12 @@ from fedkeel.running.panel import assemble
 from fedkeel.running.population import Population
 from fedkeel.running.preflight import check, check_leftovers, check_optimizer, warn_of_growth
 from fedkeel.running.privacy import check_privacy
-from fedkeel.running.round import Row, RunContext, RunState, play_round
+from fedkeel.running.rollback import Retries
+from fedkeel.running.round import RoundOutcome, Row, RunContext, RunState
 from fedkeel.running.store import Store
 from fedkeel.settings import RunSettings
+
+EngineMaker = Callable[[RunSettings, Oracle], Engine]
 
 
 class Session:
@@ -28,6 +33,7 @@ class Session:
         self.store = Store()
         self.history: list[Row] = []
         self.seconds: dict[str, float] = {}  # that evaluating and probing the last round took
+        self._retries = Retries()
         self.best: BestKeeper | None = None  # set it before the first round to keep the best model
 
     def rounds(self) -> Iterator[Row]:
@@ -38,7 +44,7 @@ class Session:
                 self.change_stage()
             started = time.perf_counter()
             with threads(context.engine.threads):
-                outcome = play_round(context, self.state, self.store)
+                outcome = self._play_round()
             row = outcome.row
             row["seconds"] = time.perf_counter() - started
             with uninterrupted():
@@ -49,6 +55,21 @@ class Session:
                 if self.best is not None:
                     self.best.see(row, context.model(self.state), self.state.buffers)
             yield row
+
+    def _play_round(self) -> RoundOutcome:
+        """Play a round; where clients lost their memories the method starts afresh and plays it again."""
+        lost: list[int] = []
+        while True:
+            try:
+                outcome = self._retries.play(self.context, self.state, self.store, self.history)
+            except MemoriesLost as loss:
+                lost += loss.clients
+                with uninterrupted():
+                    self._start_afresh(self.state.stage)
+                continue
+            if lost:
+                outcome.row.update({MEMORY_LOST: lost, RESTARTED: True})
+            return outcome
 
     @property
     def finished(self) -> bool:
@@ -61,35 +82,47 @@ class Session:
 
     def change_stage(self) -> None:
         """Enter the next stage where the present one has ended."""
-        stages, panel = self.context.stages, self.context.panel
+        stages = self.context.stages
         while stages.due(self.state.stage, self.state.round, self.history):
             stage = self.state.stage
             if stages.carries(stage):
                 self.state = self.state._replace(stage=stage + 1)
                 continue
-            x = self.context.model(self.state)
-            server = stages.parts[stage + 1].method.init(x)
-            notes, probes = panel.only_notes(self.store), panel.renew(self.state.probes)
-            self.state = self.state._replace(stage=stage + 1, x0=x, server=server, probes=probes)
-            self.store.clear()
-            self.store.commit(notes)
+            self._start_afresh(stage + 1)
+
+    def _start_afresh(self, stage: int) -> None:
+        """Begin a stage with the present model: the server's and the clients' memories are new."""
+        panel, x = self.context.panel, self.context.model(self.state)
+        server = self.context.stages.parts[stage].method.init(x)
+        notes, probes = panel.only_notes(self.store), panel.renew(self.state.probes)
+        self.state = self.state._replace(stage=stage, x0=x, server=server, probes=probes)
+        self.store.clear()
+        self.store.commit(notes)
 
 
-def open_session(settings: RunSettings, execution: Execution | None = None) -> Session:
+def open_session(
+    settings: RunSettings, execution: Execution | None = None, make: EngineMaker | None = None
+) -> Session:
     """Check everything and return a session before its first round; `session.rounds()` plays it.
 
-    For those who want to see the state between rounds; `train` is the easy way. Close it after.
+    For those who want to see the state between rounds; `train` is the easy way. Close it after. `make` gives
+    an engine whose clients' data lies elsewhere: who has the data checks it.
     """
     execution = execution or Execution()
     oracle = Oracle(settings.task, device_of(execution.device))
-    check(settings, oracle)
-    check_leftovers(settings, oracle)
+    if make is None:
+        check(settings, oracle)
+        check_leftovers(settings, oracle)
     check_optimizer(settings, oracle)
     check_privacy(settings, oracle)
     warn_of_growth(settings)
     panel = assemble(settings, oracle)
-    choice = settle(settings, execution, oracle)
-    engine = make_engine(settings, execution, oracle, choice)
+    if make is None:
+        choice = settle(settings, execution, oracle)
+        engine = make_engine(settings, execution, oracle, choice)
+    else:
+        engine = make(settings, oracle)
+        choice = Choice(engine.name, engine.threads)
     stages, population = settings.played_stages, Population.of(settings)
     context = RunContext(settings, stages, population, engine, oracle, panel, choice, {})
     return Session(context, first_state(context))

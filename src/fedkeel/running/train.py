@@ -14,8 +14,9 @@ import torch
 from fedkeel.algorithm import Algorithm
 from fedkeel.attacks import Attack
 from fedkeel.data.federation import Federation
-from fedkeel.errors import ConfigError, FedkeelError, Stopped, StorageError
+from fedkeel.errors import ConfigError, Diverged, FedkeelError, Stopped, StorageError
 from fedkeel.faults import Faults
+from fedkeel.files import storage_errors
 from fedkeel.interrupts import stoppable, uninterrupted
 from fedkeel.methods.stages import Stages
 from fedkeel.options import Execution
@@ -28,6 +29,7 @@ from fedkeel.running.manifest import (
     describe,
     evaluated_as_before,
     manifest_of,
+    plain_settings,
     same_experiment,
     same_start,
     warn_of_other_bits,
@@ -36,7 +38,7 @@ from fedkeel.running.recorder import Recorder
 from fedkeel.running.result import Result
 from fedkeel.running.run_directory import RunDirectory, read_manifest
 from fedkeel.running.selection import columns_of, warning_of
-from fedkeel.running.session import Session, open_session
+from fedkeel.running.session import EngineMaker, Session, open_session
 from fedkeel.running.shown import shown_run
 from fedkeel.running.store import Store
 from fedkeel.settings import RunSettings
@@ -77,7 +79,11 @@ def train(
     client_seconds: float | None = None,
     max_upload_norm: float | None = None,
     faults: Faults | None = None,
+    on_divergence: Literal["stop", "rollback"] = "stop",
+    rollback_factor: float = 0.1,
+    rollback_tries: int = 5,
     callback: CallbackLike | Sequence[CallbackLike] | None = None,
+    callbacks: CallbackLike | Sequence[CallbackLike] | None = None,
     progress: bool | None = None,
     experiment: Mapping[str, Any] | None = None,
 ) -> Result:
@@ -121,8 +127,13 @@ def train(
         client_seconds: a client that takes longer for its round has failed.
         max_upload_norm: a client that sends more than this, by norm, has failed.
         faults: clients that fail on purpose, as in `fk.Faults(drop=0.1)`; needs "leave_out".
+        on_divergence: "stop" ends a run whose model or loss turns NaN or infinite; "rollback" plays the round
+            again from the state before it, with smaller local steps from then on; the row says `rolled_back`.
+        rollback_factor: the factor on the local learning rate from each rollback on.
+        rollback_tries: how many rollbacks a run may have.
         callback: called with each round's row; it may return True to end the run. Or a `Callback`, as
             `EarlyStop(patience=5)`; or a list of them.
+        callbacks: the same, for those who write it so.
         progress: show how far it is. By default only on a terminal (on stderr) and in a notebook.
         experiment: what `experiment.toml` shall hold, where the run comes from a file.
     """
@@ -146,6 +157,9 @@ def train(
         client_seconds=client_seconds,
         max_upload_norm=max_upload_norm,
         faults=faults,
+        on_divergence=on_divergence,
+        rollback_factor=rollback_factor,
+        rollback_tries=rollback_tries,
     )
     execution = Execution(
         engine=engine,
@@ -158,7 +172,11 @@ def train(
         checkpoint_every=checkpoint_every,
         keep_memories=keep_memories,
     )
-    listeners = CallbackList(callback)
+    if callback is not None and callbacks is not None:
+        raise ConfigError(
+            "callback and callbacks are the same: give one of them, a list where there are several"
+        )
+    listeners = CallbackList(callbacks if callback is None else callback)
     with shown_run(settings, progress) as display:
         listeners.given += display
         return run(settings, execution, run_dir, resume=resume, callback=listeners, experiment=experiment)
@@ -170,15 +188,17 @@ def run(
     run_dir: str | Path | None = None,
     *,
     resume: bool = False,
-    callback: CallbackList | CallbackLike | None = None,
+    callback: CallbackList | CallbackLike | Sequence[CallbackLike] | None = None,
     experiment: Mapping[str, Any] | None = None,
     about: Mapping[str, Any] | None = None,
+    make_engine: EngineMaker | None = None,
 ) -> Result:
     """Train what the settings say, as `train` does; `experiment` is what experiment.toml shall hold.
 
-    `about` is what else the manifest of a run says that begins here.
+    `about` is what else the manifest of a run says that begins here. `make_engine` gives an engine whose
+    clients are elsewhere.
     """
-    if run_dir is not None and not isinstance(run_dir, str | os.PathLike):
+    if run_dir is not None and (not isinstance(run_dir, str | os.PathLike) or "\0" in str(run_dir)):
         raise ConfigError(f"run_dir = {run_dir!r}: give the path of a directory, or None to keep nothing")
     if resume and run_dir is None:
         raise ConfigError("resume=True needs run_dir: the directory of the run to go on with")
@@ -186,9 +206,14 @@ def run(
     before = _begun(run_dir, resume)
     if before is not None:
         execution, settings = execution.as_before(before), evaluated_as_before(settings, before)
-    with stoppable(), closing(open_session(settings, execution)) as session:
+    with (
+        stoppable(),
+        callbacks.told_of_errors(),
+        closing(open_session(settings, execution, make_engine)) as session,
+    ):
         session.best = _best_keeper(session, callbacks)
         if run_dir is None:
+            _tell_settings(callbacks, session, {}, experiment, None)
             stopped_by = _play(session, None, {}, callbacks)
             result = with_clients(result_of(session, {}, None, stopped_by), session)
         else:
@@ -197,6 +222,7 @@ def run(
                     directory, execution.checkpoint_every, keep_memories=execution.keep_memories
                 )
                 manifest = take_up(session, recorder, experiment, about)
+                _tell_settings(callbacks, session, manifest, experiment, run_dir)
                 stopped_by = _play(session, recorder, manifest, callbacks)
                 result = with_clients(result_of(session, manifest, directory.path, stopped_by), session)
                 write_end(directory, manifest, result)
@@ -207,6 +233,18 @@ def run(
             _attach(problem, result)
             raise
         return result
+
+
+def _tell_settings(
+    callbacks: CallbackList,
+    session: Session,
+    manifest: Mapping[str, Any],
+    experiment: Mapping[str, Any] | None,
+    run_dir: str | Path | None,
+) -> None:
+    if callbacks.ask_for_settings:
+        found = manifest or manifest_of(session.context)
+        callbacks.settings(plain_settings(found, experiment, run_dir))
 
 
 def _best_keeper(session: Session, callbacks: CallbackList) -> BestKeeper:
@@ -238,6 +276,7 @@ def take_up(
         recorder.restore(session)
         if session.state.round == 0:
             same_start(manifest, now)
+        directory.goes_on()
     else:
         recorder.belong_to(manifest)
     if rounds > manifest["rounds"] or not directory.holds_run:
@@ -249,7 +288,11 @@ def take_up(
 
 def _begun(run_dir: str | Path | None, resume: bool) -> dict[str, Any] | None:
     """Return the manifest of the run that is to be resumed, None where none was begun."""
-    if run_dir is None or not (Path(run_dir) / "manifest.json").exists():
+    if run_dir is None:
+        return None
+    with storage_errors(Path(run_dir)):
+        begun = (Path(run_dir) / "manifest.json").exists()
+    if not begun:
         return None
     if not resume:
         raise StorageError(
@@ -274,6 +317,8 @@ def _play(
                 with uninterrupted():
                     recorder.row(session)
             stopped_by = callbacks.round_end(row)
+            if recorder is not None and stopped_by is None and not session.finished:
+                recorder.follow_requests(session)
         if session.finished or stopped_by is None:
             return None
         if recorder is not None and session.state.round:
@@ -284,12 +329,17 @@ def _play(
             where, total = _rescued(session, recorder), session.context.settings.rounds
             name = getattr(interrupt, "name", None)
             by = "" if name in (None, "SIGINT") else f" by {name}"
-            stop = Stopped(f"stopped{by} after {session.state.round} of {total} rounds{where}")
+            short = f"stopped{by} after {session.state.round} of {total} rounds"
+            _note(recorder, "stopped", short)
+            stop = Stopped(f"{short}{where}")
             stop.result = _partial(session, recorder, manifest)
         raise stop from None
     except Exception as problem:
         with uninterrupted(forget=True):
+            diverged = isinstance(problem, Diverged)
+            message = str(problem) if diverged else f"{type(problem).__name__}: {problem}"
             _save_what_there_is(session, recorder, problem)
+            _note(recorder, "diverged" if diverged else "failed", message)
             _attach(problem, _partial(session, recorder, manifest))
         raise
 
@@ -305,6 +355,13 @@ def _save_what_there_is(session: Session, recorder: Recorder | None, problem: Ex
         else:
             total = session.context.settings.rounds
             problem.add_note(f"fedkeel: after {session.state.round} of {total} rounds{where}")
+
+
+def _note(recorder: Recorder | None, kind: str, message: str) -> None:
+    """Leave a word in the run's directory of what ended it; not where that is what does not work."""
+    if recorder is not None:
+        with suppress(StorageError):
+            recorder.directory.interrupted(kind, message)
 
 
 def _rescued(session: Session, recorder: Recorder | None) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from fedkeel.files import make_directory, read_whole, storage_errors, write_dura
 from fedkeel.jsonfiles import json_text, sealed
 from fedkeel.studies import STUDY_FILE as FILE
 from fedkeel.studies.description import read_description
+from fedkeel.tomlfile import flat
 
 _DIGEST_LENGTH = 65  # of the line that a part begins with, its end included
 
@@ -43,7 +44,7 @@ def open_directory(directory: Path, kind: str, settings: Mapping[str, Any]) -> N
             f"{directory} holds {_with_article(before['study'])}, not {_with_article(kind)}: "
             "choose another directory"
         )
-    stored, asked = dict(_flat(before["settings"])), dict(_flat(now["settings"]))
+    stored, asked = flat(before["settings"]), flat(now["settings"])
     for key in {**stored, **asked}:
         if stored.get(key) != asked.get(key):
             raise StorageError(
@@ -128,14 +129,6 @@ def _digest(path: Path, content: bytes) -> bytes:
 def _older_digest(content: bytes) -> bytes:
     """Return the digest of a part from before it named its study."""
     return hashlib.sha256(content).hexdigest().encode() + b"\n"
-
-
-def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _with_article(noun: str) -> str:

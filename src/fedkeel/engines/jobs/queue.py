@@ -56,10 +56,12 @@ class JobQueue:
         self._waiting = deque(job for job in self._waiting if job.order < first)
         self._suspects = deque(job for job in self._suspects if job.order < first)
 
-    def lost(self, jobs: Sequence[Job], how: str, *, hung: bool = False) -> list[tuple[Job, ClientFailure]]:
+    def lost(
+        self, jobs: Sequence[Job], how: str, *, hung: bool = False, overdue: bool = False
+    ) -> list[tuple[Job, ClientFailure]]:
         """Take back the jobs of a worker that died: several one by one, to find the one to blame.
 
-        Return the client that is given up, if any, with its failure.
+        Return the client that is given up, if any, with its failure: at once where it is `overdue`.
         """
         self._running.difference_update(jobs)
         parts = [part for job in jobs for part in (job.clients if isinstance(job, ChunkJob) else [job])]
@@ -70,12 +72,15 @@ class JobQueue:
         [job] = jobs
         self._deaths[job] += 1
         self._hangs[job] += hung
-        left = min(PATIENCE - self._deaths[job], HANGS - self._hangs[job])
+        left = 0 if overdue else min(PATIENCE - self._deaths[job], HANGS - self._hangs[job])
         if left > 0:
             (self._suspects if left == 1 else self._waiting).append(job)
             return []
         if self._leaves_out and isinstance(job, ClientJob):
-            return [(job, ClientFailure(job.client, f"its worker processes died again and again ({how})"))]
+            reason = how if overdue else f"its worker processes died again and again ({how})"
+            return [(job, ClientFailure(job.client, reason))]
+        if overdue:
+            raise TooFewClients(f"{job.name}: {how}")
         raise TooFewClients(
             f"{job.name}: {self._deaths[job]} worker processes died over it, the last when no other ran "
             f"({how}): is there memory enough? engine='serial' shows what happens in this process"

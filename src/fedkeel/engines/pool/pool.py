@@ -12,8 +12,10 @@ from collections.abc import Callable
 from multiprocessing.connection import wait
 from typing import Any
 
+from fedkeel.engines.jobs.job import ChunkJob, EvaluationJob
 from fedkeel.engines.jobs.pickles import Known, Spans, exception_of
 from fedkeel.engines.jobs.queue import JobQueue
+from fedkeel.engines.outcome import past_deadline
 from fedkeel.engines.pool.forkserver import PoolWorker
 from fedkeel.engines.pool.sharing import SharedFile
 from fedkeel.errors import TooFewClients
@@ -21,18 +23,32 @@ from fedkeel.errors import TooFewClients
 HANG_SECONDS = 60.0  # a worker without a sign of life for so long hangs, and no job gets less time
 _START_SECONDS = 60.0  # to read the settings of the run
 _HANG_FACTOR = 10.0  # a job hangs that takes so many times longer than the slowest of its peers
+_OVERTIME, OVERTIME_SECONDS = (
+    2.0,
+    5.0,
+)  # times a client's deadline and so much more, until its worker is ended
 _LOOK_SECONDS = 0.5  # between two looks at who hangs
 BACK_OFF_SECONDS, _MOST_BACK_OFF = 0.5, 10.0  # before a start where new workers died too, doubled each time
 GIVE_UP = 10  # times that new workers died, with no job done in between
 
 
 class WorkerPool:
-    """The worker processes of a run; `known` are the classes whose definitions they have."""
+    """The worker processes of a run; `known` are the classes whose definitions they have.
+
+    A client that takes longer than `client_seconds` notices that itself between two steps; here those are
+    ended that do not even come so far.
+    """
 
     def __init__(
-        self, count: int, files: tuple[SharedFile, SharedFile], start: tuple[Any, ...], known: Known
+        self,
+        count: int,
+        files: tuple[SharedFile, SharedFile],
+        start: tuple[Any, ...],
+        known: Known,
+        client_seconds: float | None = None,
     ) -> None:
         self._count, self._given, self._known = count, (*files, start), known
+        self._client_seconds = client_seconds
         self._workers: list[PoolWorker] = []
         self._new: list[PoolWorker] = []  # of the last start
         self._early_deaths, self._last_death, self._version = 0, "", 0
@@ -130,9 +146,22 @@ class WorkerPool:
             worker.look(min(elapsed, 2 * _LOOK_SECONDS))  # this process may have been stopped itself
             slowest = max(self._slowest, self._slowest_sample * worker.samples)
             limit = max(HANG_SECONDS, _HANG_FACTOR * slowest) if slowest else math.inf
-            if worker.silent > HANG_SECONDS or worker.seconds > limit:
+            overdue = self._client_seconds is not None and worker.seconds > self._most_seconds(worker)
+            if overdue or worker.silent > HANG_SECONDS or worker.seconds > limit:
                 self._remove(worker, over=worker.jobs[0].name)
-                self._lost(queue, worker, f"it hung for {worker.seconds:.0f} s", take, hung=True)
+                how = (
+                    past_deadline(self._client_seconds or 0.0)
+                    if overdue
+                    else f"it hung for {worker.seconds:.0f} s"
+                )
+                self._lost(queue, worker, how, take, hung=True, overdue=overdue)
+
+    def _most_seconds(self, worker: PoolWorker) -> float:
+        """Return how long a worker's jobs may take at most where clients have a deadline."""
+        if isinstance(worker.jobs[0], EvaluationJob):
+            return math.inf
+        clients = sum(len(job.clients) if isinstance(job, ChunkJob) else 1 for job in worker.jobs)
+        return _OVERTIME * (self._client_seconds or math.inf) * clients + OVERTIME_SECONDS
 
     def _lost(
         self,
@@ -142,9 +171,10 @@ class WorkerPool:
         take: Callable[[Any, Any], None],
         *,
         hung: bool = False,
+        overdue: bool = False,
     ) -> None:
         """Give back the jobs of a worker that has ended; `take` has the failure of one that is given up."""
-        for job, failure in queue.lost(worker.jobs, how, hung=hung):
+        for job, failure in queue.lost(worker.jobs, how, hung=hung, overdue=overdue):
             take(job, failure)
 
     def _remove(self, worker: PoolWorker, over: str = "its start") -> str:

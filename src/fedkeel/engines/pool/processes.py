@@ -47,7 +47,7 @@ class Processes(JobEngine):
         self._known: Known = {}
         spans = self._write(self._files[0], settings, define=True)
         start = spans, oracle.channels_last, torch_switches()
-        self.pool = WorkerPool(self.workers, self._files, start, self._known)
+        self.pool = WorkerPool(self.workers, self._files, start, self._known, settings.client_seconds)
 
     def close(self) -> None:
         """End the workers and give back the shared memory."""

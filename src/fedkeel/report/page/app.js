@@ -6,16 +6,22 @@
   const VIEWS = {
     chart: page.chartView, curves: page.curvesView, small_curves: page.smallCurvesView, labels: page.labelsView,
     table: page.tableView, facts: page.factsView, code: page.codeView, text: page.textView,
+    run_list: (block) => page.runListView(block), groups: (block) => page.groupsView(block),  // of a live page
   };
-  const THEMES = { auto: ["Auto", "Colours: as the system has them"], light: ["Light", "Colours: light"], dark: ["Dark", "Colours: dark"] };
+  const THEMES = { auto: ["Auto", "Auto: colours as the system has them"], light: ["Light", "Light colours"], dark: ["Dark", "Dark colours"] };
   let views = new Map();
   let shape = "";
   let queue = [];
 
   /* Charts are drawn one after the other, so that the page answers in between. */
-  page.later = (call) => { queue.push(call); if (queue.length === 1) setTimeout(work, 0); };
+  page.later = (call) => {
+    window.document.documentElement.dataset.drawn = "no";
+    queue.push(call);
+    if (queue.length === 1) setTimeout(work, 0);
+  };
   page.drew = (holder) => holder.dispatchEvent(new Event("fedkeel:drawn"));
   function work() {
+    if (!queue.length) return;  // another document was shown
     queue[0]();
     queue.shift();
     if (queue.length) setTimeout(work, 0);
@@ -31,15 +37,15 @@
     else refresh(made);
   };
 
-  /* Add rounds to a run's columns: { columns: { accuracy: { rounds, values } }, axes: { … }, state, done }. */
+  /* Add points to a run's columns behind the first `keep`: { columns: { accuracy: { keep, rounds, values } }, axes: { … }, state, done }. */
   page.append = (id, added) => {
     const run = page.document.runs.find((one) => one.id === id);
     if (!run) return false;
     for (const kind of ["columns", "axes"]) {
-      for (const [name, { rounds, values }] of Object.entries(added[kind] ?? {})) {
+      for (const [name, { keep, rounds, values }] of Object.entries(added[kind] ?? {})) {
         const old = run[kind][name] ?? { rounds: [], values: [] };
         const before = old.rounds ?? old.values.map((_, index) => old.first + old.step * index);
-        run[kind][name] = { rounds: [...before, ...rounds], values: [...old.values, ...values] };
+        run[kind][name] = { rounds: [...before.slice(0, keep), ...rounds], values: [...old.values.slice(0, keep), ...values] };
       }
     }
     for (const key of ["state", "done", "problem"]) if (key in added) run[key] = added[key];

@@ -89,14 +89,30 @@
     }), ...before, holder, numbers, noted);
     noted.hidden = !note;
     let draw = null;
+    let waits = false;
+    function drawLater() {
+      if (waits) return;
+      waits = true;
+      fedkeelPage.later(() => {
+        waits = false;
+        if (draw !== null) draw();
+        else { draw = plot(holder, make); fedkeelPage.drew(holder); }
+      });
+    }
     function refresh() {
       holder.setAttribute("aria-label", describe());
-      if (draw === null) fedkeelPage.later(() => { draw = plot(holder, make); fedkeelPage.drew(holder); });
-      else draw();
+      if (draw === null) drawLater();
+      else if (isInView(holder)) draw();  // what is seen answers at once, the rest one after the other
+      else if (!fedkeelPage.drawsOnlySeen) drawLater();
       if (numbers.open) fill();
       if (noteOf) { noted.replaceChildren(...fedkeelPage.rich(noteOf())); noted.hidden = !noted.textContent; }
     }
     return { element: card, refresh, holder };
+  }
+
+  function isInView(holder) {
+    const { top, bottom } = holder.getBoundingClientRect();
+    return bottom > -300 && top < window.innerHeight + 300;  // and a little around it
   }
 
   const asTable = ([headings, ...rows]) => ({

@@ -11,7 +11,7 @@ from fedkeel.report.page.clients import clients_section
 from fedkeel.report.page.costs import costs_section
 from fedkeel.report.page.diagnostics import drift_section, generalisation_section, is_panelled
 from fedkeel.report.page.document import Curves, Document, Section
-from fedkeel.report.page.provenance import provenance_section, settings_section
+from fedkeel.report.page.provenance import provenance_section, settings_section, varied_settings
 from fedkeel.report.page.runs import PageRuns, ReportedRun, page_runs
 from fedkeel.report.page.scores import score_tables, shown_verdict
 from fedkeel.report.table_columns import COLUMNS
@@ -91,7 +91,9 @@ def _curves(shown: PageRuns, verdict: ComparisonVerdict, target: float | None) -
 
 def _subtitle(runs: Sequence[ReportedRun]) -> str:
     seeds = len({run.trial.seed for run in runs})
-    return f"{len(runs)} run{'s' * (len(runs) != 1)}, {seeds} seed{'s' * (seeds != 1)}"
+    varied = varied_settings(runs)
+    apart = f"; they differ in {', '.join(varied)}" if varied else ""
+    return f"{len(runs)} run{'s' * (len(runs) != 1)}, {seeds} seed{'s' * (seeds != 1)}{apart}"
 
 
 def _facts(runs: Sequence[ReportedRun]) -> Iterator[tuple[str, str]]:

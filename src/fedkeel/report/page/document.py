@@ -20,7 +20,7 @@ class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="null")
 
 
-class Column(Part):
+class RunColumn(Part):
     """A column of a run: the rounds (from 1 on) with a value, as `first` and `step` or listed, and values."""
 
     first: int = 1
@@ -43,8 +43,8 @@ class RunCurves(Part):
     directory: str | None = None
     done: int = 0
     planned: int | None = None
-    columns: dict[str, Column] = {}
-    axes: dict[str, Column] = {}
+    columns: dict[str, RunColumn] = {}
+    axes: dict[str, RunColumn] = {}
 
 
 class ColumnLabel(Part):
@@ -166,8 +166,54 @@ class Text(Part):
     tone: Tone = ""
 
 
+class LiveRun(Part):
+    """A line of the list of runs in progress; `requests` are the buttons that it has now."""
+
+    id: str
+    name: str
+    place: str
+    state: str
+    tone: Tone = ""
+    done: int
+    planned: int | None = None
+    score: str = ""
+    clients: str = ""
+    pace: str = ""
+    left: str = ""
+    asked: str | None = None
+    requests: tuple[str, ...] = ()
+
+
+class RunList(Part):
+    """Runs in progress: how far each is, and what can be asked of it. Only a live page has one."""
+
+    type: Literal["run_list"] = "run_list"
+    id: str
+    title: str
+    runs: tuple[LiveRun, ...]
+    note: str = ""
+
+
+class GroupChoice(Part):
+    """A group of runs that a live page can show."""
+
+    id: str
+    label: str
+    note: str = ""
+
+
+class GroupList(Part):
+    """The groups of runs below a watched directory, and which of them is shown."""
+
+    type: Literal["groups"] = "groups"
+    id: str
+    groups: tuple[GroupChoice, ...]
+    chosen: str
+
+
 Block = Annotated[
-    Chart | Curves | SmallCurves | LabelGrid | Table | Facts | Code | Text, Field(discriminator="type")
+    Chart | Curves | SmallCurves | LabelGrid | Table | Facts | Code | Text | RunList | GroupList,
+    Field(discriminator="type"),
 ]
 
 

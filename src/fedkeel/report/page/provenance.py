@@ -27,14 +27,15 @@ def settings_section(runs: Sequence[ReportedRun], shared: str) -> Section:
     return Section(id="settings", title="Configuration", about="", blocks=tuple(blocks))
 
 
-def _differences(runs: Sequence[ReportedRun]) -> Table | None:
+def varied_settings(runs: Sequence[ReportedRun]) -> list[str]:
+    """Return the settings, beside method and seed, in which runs differ."""
     known = [run for run in runs if run.settings]
-    names = list(dict.fromkeys(name for run in known for name in run.settings))
-    varied = [
-        name
-        for name in names
-        if name not in _OWN and len({_text(run.settings.get(name)) for run in known}) > 1
-    ]
+    names = dict.fromkeys(name for run in known for name in run.settings if name not in _OWN)
+    return [name for name in names if len({_text(run.settings.get(name)) for run in known}) > 1]
+
+
+def _differences(runs: Sequence[ReportedRun]) -> Table | None:
+    known, varied = [run for run in runs if run.settings], varied_settings(runs)
     if not varied:
         return None
     groups: dict[tuple[str, ...], list[str]] = {}

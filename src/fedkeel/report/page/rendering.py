@@ -51,10 +51,11 @@ def render(document: Document) -> str:
         policy=f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">\n',
         style=f"<style>{asset('style.css')}</style>",
         scripts=[f"<script>{script}</script>" for script in scripts],
+        foot="Written by fedkeel; this file needs no network.",
     )
 
 
-def fill_template(document: Document, *, policy: str, style: str, scripts: Sequence[str]) -> str:
+def fill_template(document: Document, *, policy: str, style: str, scripts: Sequence[str], foot: str) -> str:
     """Return the page with this style sheet and these scripts, which may be links where a server has them."""
     return Template(asset("template.html")).substitute(
         title=escape(document.title),
@@ -62,6 +63,7 @@ def fill_template(document: Document, *, policy: str, style: str, scripts: Seque
         style=style,
         document=embedded(document.to_json()),
         scripts="\n".join(scripts),
+        foot=escape(foot),
     )
 
 
@@ -78,7 +80,6 @@ def write_page(document: Document, path: Path) -> Path:
     """Write the page, complete or not at all."""
     text = render(document)
     with storage_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_durably(path, text.encode())
     return path
 

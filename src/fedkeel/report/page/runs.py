@@ -12,7 +12,7 @@ from itertools import accumulate, pairwise
 from typing import Any, Literal, NamedTuple
 
 from fedkeel.columns import VALIDATION, is_accuracy
-from fedkeel.report.page.document import Column, ColumnLabel, Number, RunCurves
+from fedkeel.report.page.document import ColumnLabel, Number, RunColumn, RunCurves
 from fedkeel.report.tables import UNFINISHED, Trial, why_diverged
 
 MOST_NUMBERS = 90_000  # on a page
@@ -108,17 +108,15 @@ def column_label(name: str) -> ColumnLabel:
     )
 
 
-def column(points: Sequence[tuple[int, Number | None]], most: int) -> Column:
+def column(points: Sequence[tuple[int, Number | None]], most: int) -> RunColumn:
     """Return (round, value) pairs as a column with about that many of them, the last always among them."""
     step = max(1, math.ceil(len(points) / most))
-    kept = list(points[::step])
-    if points and kept[-1] != points[-1]:
-        kept.append(points[-1])
+    kept = points[::-1][::step][::-1]  # from the end, so that the last one stays and the steps are even
     rounds, values = [round for round, _ in kept], tuple(short(value) for _, value in kept)
     gaps = {b - a for a, b in pairwise(rounds)}
     if len(gaps) <= 1 and rounds:
-        return Column(first=rounds[0], step=gaps.pop() if gaps else 1, values=values)
-    return Column(rounds=tuple(rounds), values=values)
+        return RunColumn(first=rounds[0], step=gaps.pop() if gaps else 1, values=values)
+    return RunColumn(rounds=tuple(rounds), values=values)
 
 
 def short(value: Number | None) -> Number | None:
@@ -135,16 +133,20 @@ def state_of(trial: Trial) -> Literal["finished", "unfinished", "diverged"]:
     return "unfinished" if trial.problem == UNFINISHED else "finished"
 
 
+def has_curve(name: str) -> bool:
+    """Tell whether a column is worth a curve; costs stand in tables."""
+    return name not in _LEFT_OUT and not name.startswith("costs/")
+
+
 def _columns_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the columns that have a number somewhere and are worth a curve; costs stand in tables."""
+    """Return the columns that have a number somewhere and are worth a curve."""
     names = dict.fromkeys(
         name for row in (*rows[:1], *rows[-1:], *rows[:: max(1, len(rows) // 20)]) for name in row
     )
     return [
         name
         for name in names
-        if name not in _LEFT_OUT
-        and not name.startswith("costs/")
+        if has_curve(name)
         and any(_is_number(row.get(name)) for row in rows)
         and not (name == "lr" and len({row.get(name) for row in rows}) == 1)
     ]

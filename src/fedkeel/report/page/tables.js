@@ -47,8 +47,11 @@
       Markdown: () => download(`${name()}.md`, toMarkdown(shown), "text/markdown"),
     }), holder);
     function refresh(next) {
+      const focused = holder.contains(window.document.activeElement), left = holder.firstChild?.scrollLeft ?? 0;
       shown = next;
       holder.replaceChildren(htmlTable(next, next.title), ...(next.note ? [el("p", { class: "note" }, ...rich(next.note))] : []));
+      holder.firstChild.scrollLeft = left;
+      if (focused) holder.firstChild.focus({ preventScroll: true });
     }
     refresh(table);
     return { element: view, refresh };

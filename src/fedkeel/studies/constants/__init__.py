@@ -8,6 +8,9 @@ lower bound of the true one, and a longer run can raise it. Each estimate says h
 they spread.
 """
 
+import sys
+
+from fedkeel.references import add_references
 from fedkeel.studies.constants.estimate import Estimate
 from fedkeel.studies.constants.findings import Findings
 from fedkeel.studies.constants.fit import Fit
@@ -15,3 +18,5 @@ from fedkeel.studies.constants.programs import Corner, Frontier, frontier
 from fedkeel.studies.constants.study import Effort, study
 
 __all__ = ["Corner", "Effort", "Estimate", "Findings", "Fit", "Frontier", "frontier", "study"]
+
+add_references("studies", sys.modules[__name__])

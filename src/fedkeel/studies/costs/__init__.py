@@ -1,5 +1,8 @@
 """What methods cost, counted in short real runs, beside what the papers print."""
 
+import sys
+
+from fedkeel.references import add_references
 from fedkeel.studies.costs.count import MethodCosts, count, small_run
 from fedkeel.studies.costs.disagreements import Disagreement, disagreements
 from fedkeel.studies.costs.printed import PRINTED_COSTS, PrintedCost, Quantity
@@ -14,3 +17,5 @@ __all__ = [
     "disagreements",
     "small_run",
 ]
+
+add_references("studies", sys.modules[__name__])

@@ -6,6 +6,9 @@
 `interaction` makes the tensor of any models' features.
 """
 
+import sys
+
+from fedkeel.references import add_references
 from fedkeel.studies.interaction.settings import GAMMAS, FeatureSettings
 from fedkeel.studies.interaction.study import FeatureSnapshot, features_of, read_interaction, study
 from fedkeel.studies.interaction.tensor import Interaction, interaction
@@ -20,3 +23,5 @@ __all__ = [
     "read_interaction",
     "study",
 ]
+
+add_references("studies", sys.modules[__name__])

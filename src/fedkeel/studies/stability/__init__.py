@@ -7,6 +7,9 @@ seed, so the same first model, cohort positions and (with clients of one size) m
     found.mean[-1], found.local[-1].distances[-1], found.losses[-1].absolute
 """
 
+import sys
+
+from fedkeel.references import add_references
 from fedkeel.studies.stability.local import LocalDistances, local_distances
 from fedkeel.studies.stability.losses import LossDifference
 from fedkeel.studies.stability.replacement import (
@@ -28,3 +31,5 @@ __all__ = [
     "stability",
     "with_replacement",
 ]
+
+add_references("studies", sys.modules[__name__])

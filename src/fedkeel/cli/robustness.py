@@ -1,0 +1,93 @@
+"""`fedkeel study robustness`."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedkeel.cli import options as opt
+from fedkeel.cli import paths
+from fedkeel.cli.resuming import missing_directories, resumable, say_what_is_there
+from fedkeel.experiments.experiment import Experiment
+from fedkeel.progress import TimeLeft, console, plain_table
+
+if TYPE_CHECKING:
+    from fedkeel.report.tables import Trial
+
+EXAMPLES = """[bold]Examples[/]
+
+fedkeel study robustness --method fedavg --rounds 30 --cohort 20 --split "DirichletByClass(0.6)"
+
+fedkeel study robustness --method scaffold --reducer median --reducer "krum(0.3)" --attack "SignFlip(0.2)"
+
+Run the same line with --out again to go on after an interruption, or with more methods, reducers, attacks or
+seeds: what is finished below it is not repeated."""
+
+Reducers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--reducer", help='Reducer beside the mean, as "TrimmedMean(0.2)"; repeatable. By default all.'
+    ),
+]
+Attacks = Annotated[
+    list[str] | None,
+    typer.Option("--attack", help='Attack, as "SignFlip(share=0.2)"; repeatable. By default all, with 20 %.'),
+]
+
+
+@opt.takes_experiment(leave_out=("method", "seed", "reducer", "attack"))
+def robustness(
+    experiment: Experiment,
+    method: opt.Methods,
+    reducer: Reducers = None,
+    attack: Attacks = None,
+    seeds: opt.Seeds = 3,
+    measure: opt.MeasureRule = "final",
+    parallel: opt.Parallel = None,
+    on: opt.On = None,
+    out: opt.Out = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Accuracy with and without hostile clients, per method and reducer: who holds out against what."""
+    from fedkeel.columns import shown_score  # noqa: PLC0415
+    from fedkeel.experiments import robustness as study  # noqa: PLC0415  heavy
+    from fedkeel.experiments.placement import Placement  # noqa: PLC0415
+    from fedkeel.experiments.robustness_page import robustness_table, robustness_text  # noqa: PLC0415
+    from fedkeel.experiments.study_pages import write_study  # noqa: PLC0415
+
+    at_once = parallel or os.cpu_count() or 1
+    placement, experiment = Placement.of(at_once, on, experiment)
+    made = study.RobustnessStudy.of(
+        method,
+        experiment,
+        reducers=reducer or study.REDUCERS,
+        attacks=attack or study.ATTACKS,
+        seeds=seeds,
+        measure=measure,
+    )
+    directory = out or paths.fresh("robustness")
+    jobs = made.jobs(directory)
+    say_what_is_there(directory, sum(job.finished() is not None for job in jobs), len(jobs), "runs")
+    time_left, screen = TimeLeft(len(jobs), at_once), console(stderr=True)
+
+    def done(trial: Trial, count: int, kept: bool) -> None:
+        time_left.count(now=not kept)
+        end = trial.problem or shown_score(trial.rows[-1]) or "not evaluated"
+        left = ", kept from before" if kept else time_left
+        text = f"{count} of {len(jobs)}: {trial.method}, seed {trial.seed}: {end}{left}"
+        screen.print(text, style="dim", markup=False, soft_wrap=True)
+
+    with resumable(directory, missing_directories(directory)):
+        trials = study.play_robustness(made, directory, placement=placement, done=done)
+    found = study.robustness_findings(made, trials)
+    page = write_study(directory, "robustness", found, f"Robustness of {', '.join(made.methods)}")
+    if as_json:
+        told = {"directory": str(directory), "page": str(page), **found}
+        print(json.dumps(told, ensure_ascii=False, indent=2))
+        return
+    console().print(plain_table(*robustness_table(found)))
+    text = "\n".join([*robustness_text(found), f"Page with charts: {page}"])
+    console().print(f"\n{text}", markup=False, soft_wrap=True)

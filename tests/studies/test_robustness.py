@@ -1,0 +1,109 @@
+"""The robustness study: what it finds in runs, and that it goes on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedkeel as fk
+from fedkeel.experiments.experiment import Experiment
+from fedkeel.experiments.pages import document_of
+from fedkeel.experiments.robustness import (
+    CLEAN,
+    Combination,
+    RobustnessStudy,
+    play_robustness,
+    robustness_findings,
+)
+from fedkeel.experiments.robustness_page import robustness_rows, robustness_section
+from fedkeel.experiments.study_pages import write_study
+from fedkeel.report.tables import Trial
+
+TINY = ("rounds=2", "cohort=5", "data.clients=6", "work.steps=1", "work.batch_size=8", "engine=serial")
+BASE = Experiment().with_settings(TINY)
+
+
+def study(**changed: Any) -> RobustnessStudy:
+    given = {"reducers": ["median"], "attacks": ["SignFlip(0.34)"], "seeds": 2, **changed}
+    return RobustnessStudy.of(["fedavg"], BASE, **given)
+
+
+def trial(accuracy: float | None, success: float | None = None) -> Trial:
+    row = {"round": 0, "accuracy": accuracy, "loss": 1.0, "norm": 1.0}
+    row |= {} if success is None else {"attack_success": success}
+    return Trial("x", 0, [row], None if accuracy is not None else "diverged")
+
+
+def test_a_rule_holds_where_accuracy_stays_within_the_margin_and_backdoors_stay_shut() -> None:
+    made = study(attacks=["SignFlip(0.34)", "Backdoor(0.34)"], reducers=["median", "NormClip"])
+    scores: dict[tuple[str, str], list[Trial]] = {
+        ("Mean", CLEAN): [trial(0.90), trial(0.92)],
+        ("median", CLEAN): [trial(0.90), trial(0.90)],
+        ("NormClip", CLEAN): [trial(0.80), trial(0.85)],
+        ("Mean", "SignFlip(0.34)"): [trial(0.2), trial(None)],
+        ("median", "SignFlip(0.34)"): [trial(0.87), trial(0.86)],
+        ("NormClip", "SignFlip(0.34)"): [trial(0.95), trial(None)],
+        ("Mean", "Backdoor(0.34)"): [trial(0.90, 0.9), trial(0.90, 0.8)],
+        ("median", "Backdoor(0.34)"): [trial(0.89, 0.1), trial(0.91, 0.2)],
+        ("NormClip", "Backdoor(0.34)"): [trial(0.85, 0.0), trial(0.85, 0.0)],
+    }
+    trials = {Combination("FedAvg", rule, attack): own for (rule, attack), own in scores.items()}
+    found = robustness_findings(made, trials)
+    holds = {(line["reducer"], line["attack"]) for line in found["lines"] if line["holds"]}
+    assert found["clean"] == {"FedAvg": pytest.approx(0.91)}
+    assert holds == {
+        ("Mean", CLEAN),
+        ("median", CLEAN),
+        ("median", "SignFlip(0.34)"),
+        ("median", "Backdoor(0.34)"),
+    }
+    assert found["held_by"]["SignFlip(0.34)"] == ["FedAvg, median"]
+    cells = {row[:3]: row[3:] for row in robustness_rows(found)}
+    assert cells["SignFlip(0.34)", "FedAvg", "Mean"] == ("20.0 % (1 diverged)", "-71.0", "", "no")
+    assert cells["Backdoor(0.34)", "FedAvg", "median"][2:] == ("15 %", "yes")
+    section = robustness_section(json.loads(json.dumps(found)))
+    assert [block.type for block in section.blocks] == ["chart", "chart", "text", "table"]
+
+
+def test_every_combination_has_a_run_of_its_own_in_one_place_however_it_is_written(tmp_path: Path) -> None:
+    jobs = study().jobs(tmp_path)
+    assert len({job.directory for job in jobs}) == len(jobs) == 2 * 2 * 2
+    again = study(reducers=["Median()"], attacks=["signflip(share=0.34, scale=1.0)"]).jobs(tmp_path)
+    assert [job.directory for job in again] == [job.directory for job in jobs]
+    assert [job.experiment for job in again] == [job.experiment for job in jobs]
+
+
+@pytest.mark.slow(5)
+def test_a_study_goes_on_with_more_attacks_and_makes_a_page(tmp_path: Path) -> None:
+    out, seen = tmp_path / "s", list[tuple[str, bool]]()
+
+    def done(trial: Trial, count: int, kept: bool) -> None:
+        seen.append((trial.method, kept))
+
+    play_robustness(study(seeds=1), out, done=done)
+    assert [kept for _, kept in seen] == [False] * 4
+    more = study(seeds=1, attacks=["SignFlip(0.34)", "LabelFlip(0.34)"])
+    trials = play_robustness(more, out, done=done)
+    assert [kept for _, kept in seen[4:]] == [True] * 4 + [False] * 2
+    found = robustness_findings(more, trials)
+    assert len(found["lines"]) == 6
+    page = write_study(out, "robustness", found, "Robustness of FedAvg")
+    assert "LabelFlip(0.34)" in page.read_text()
+    assert document_of([out]).sections[0].id == "robustness"
+    other = RobustnessStudy.of(["fedavg"], BASE.with_settings(["work.steps=2"]), seeds=1)
+    with pytest.raises(fk.StorageError, match=r"another robustness study: its work.steps is 1, not 2"):
+        play_robustness(other, out)
+
+
+def test_what_cannot_be_studied_is_refused() -> None:
+    with pytest.raises(fk.ConfigError, match=r"--attack = 'x': there is no attack 'x'"):
+        study(attacks=["x"])
+    with pytest.raises(fk.ConfigError, match="no attack: name one"):
+        study(attacks=[])
+    with pytest.raises(
+        fk.ConfigError, match=r"the experiment has reducer = 'Median\(\)': name what is compared"
+    ):
+        RobustnessStudy.of(["fedavg"], BASE.with_settings(["reducer=Median"]))
