@@ -1,6 +1,6 @@
 """What `fedkeel watch` costs: 50 runs × 10,000 rounds on disk, idle and growing, and a run in training.
 
-`python benchmarks/watch.py` prints a table; `--runs 5 --rounds 100` makes it small, `--json` is for programs.
+`python benchmarks/watch.py` prints figures; `--runs 5 --rounds 100` makes it small, `--json` is for programs.
 With Playwright and chromium (`make browser`) it also draws the page. Nothing is asserted.
 """
 
@@ -163,8 +163,15 @@ def get(address: str, name: str = "") -> tuple[float, int]:
     return time.perf_counter() - started, size
 
 
-def serve(root: Path, paths: list[Path], rounds: int, seconds: float) -> dict[str, float]:
-    found: dict[str, float] = {}
+class Figures(dict[str, float]):
+    """What was measured, printed as it is found: a long measurement shows how far it is."""
+
+    def __setitem__(self, name: str, value: float) -> None:
+        super().__setitem__(name, value)
+        print(f"{name:<36}{value:>12,.2f}", file=sys.stderr, flush=True)
+
+
+def serve(root: Path, paths: list[Path], rounds: int, seconds: float, found: Figures) -> None:
     with watching(root) as (process, address):
         found["idle, no page open: CPU %"] = 100 * busy(process, seconds / 2)
         found["page: ms"], found["page: kB"] = scaled(get(address))
@@ -190,9 +197,8 @@ def serve(root: Path, paths: list[Path], rounds: int, seconds: float) -> dict[st
             found["growing: events per second"] = (page.events - events) / seconds
             found["a round is shown after: ms"] = 1000 * lag(page)
         found["server's memory: MB"] = memory_of(process)
-        found |= drawn(address)
         page.close()
-    return found
+        drawn(address, found)
 
 
 def scaled(pair: tuple[float, int]) -> tuple[float, float]:
@@ -239,35 +245,34 @@ def growth(paths: list[Path], first: int) -> Iterator[Any]:
     ending.set()
 
 
-def drawn(address: str) -> dict[str, float]:
-    """Return how long chromium takes to show the page, and to draw a change; nothing where it is missing."""
+def drawn(address: str, found: Figures) -> None:
+    """Measure how long chromium takes to show the page, and to draw a change; nothing where it is missing."""
     chromium = shutil.which("chromium")
     try:
         from playwright.sync_api import sync_playwright  # noqa: PLC0415
     except ImportError:
-        return {}
+        return
     if chromium is None:
-        return {}
+        return
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium, args=["--disable-gpu"])
         page = browser.new_page()
         started = time.perf_counter()
         page.goto(address)
         while not page.evaluate("document.querySelector('.plot.tall .scatterlayer .trace') !== null"):
-            time.sleep(0.02)
-        shown = 1000 * (time.perf_counter() - started)
+            time.sleep(0.1)
+        found["chromium, curves drawn: ms"] = 1000 * (time.perf_counter() - started)
         redraw = """() => {
             const started = performance.now();
             fedkeelPage.update(fedkeelPage.document);
             return performance.now() - started;
         }"""
-        times = [page.evaluate(redraw) for _ in range(9)]
+        found["chromium, a change: ms"] = statistics.median(page.evaluate(redraw) for _ in range(9))
         browser.close()
-    return {"chromium, curves drawn: ms": shown, "chromium, a change: ms": statistics.median(times)}
 
 
-def train(root: Path, pairs: int) -> dict[str, float]:
-    """Return what an open page costs a run: blocks of rounds with and without one, in turns."""
+def train(root: Path, pairs: int, found: Figures) -> None:
+    """Measure what an open page costs a run: blocks of rounds with and without one, in turns."""
     wall: dict[bool, list[float]] = {False: [], True: []}
     cpu: dict[bool, list[float]] = {False: [], True: []}
     page: list[Page] = []
@@ -310,12 +315,10 @@ def train(root: Path, pairs: int) -> dict[str, float]:
         while page:
             page.pop().close()
     each = statistics.median(wall[False]) / (BLOCK - 5)
-    return {
-        "training: ms per round": 1000 * each,
-        "training, page open: % slower": 100 * (paired(wall) - 1),
-        "training, page open: % more CPU": 100 * (paired(cpu) - 1),
-        "looking for a request: us per round": 1e6 * request_seconds(root),
-    }
+    found["training: ms per round"] = 1000 * each
+    found["training, page open: % slower"] = 100 * (paired(wall) - 1)
+    found["training, page open: % more CPU"] = 100 * (paired(cpu) - 1)
+    found["looking for a request: us per round"] = 1e6 * request_seconds(root)
 
 
 def paired(times: dict[bool, list[float]]) -> float:
@@ -339,16 +342,13 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        paths = write_runs(root / "many", given.runs, given.rounds)
-        found = serve(root / "many", paths, given.rounds, given.seconds)
+        root, found = Path(folder), Figures()
         (root / "one").mkdir()
-        found |= train(root / "one", given.pairs)
+        train(root / "one", given.pairs, found)
+        paths = write_runs(root / "many", given.runs, given.rounds)
+        serve(root / "many", paths, given.rounds, given.seconds, found)
     if given.json:
         print(json.dumps(found, indent=2))
-    else:
-        print(f"{given.runs} runs × {given.rounds:,} rounds")
-        print("\n".join(f"{name:<36}{value:>12,.2f}" for name, value in found.items()))
 
 
 if __name__ == "__main__":

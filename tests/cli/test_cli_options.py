@@ -39,6 +39,9 @@ NO_EXPERIMENT = (
     "recipes show",
     "reproduce",
     "report",
+    "cluster check",
+    "cite",
+    "export",
     "deploy init",
     "deploy up",
     "deploy status",
@@ -74,6 +77,14 @@ SEVERAL = {  # what differs between commands, and how
     "--set": {
         "Any setting, as work.lr=0.1; repeatable.",
         "What happens from now on when clients fail, as on_client_error=leave_out; repeatable.",
+    },
+    "--port": {
+        "Port of the SuperLink, nodes take the next; by default free ones.",
+        "Port; by default (0) one that is free.",
+    },
+    "--page": {
+        "Also write a page with the curves, as bounds.html.",
+        "Also write it as a page, as advice.html.",
     },
     "--over": {
         'What varies: a setting, as work.lr or "method=FedInit(beta={})"; {} stands for the value.',

@@ -23,7 +23,8 @@ from fedkeel.experiments.experiment import Experiment
 NAME = "damage"
 FAULT = (
     "a damaged file of a run, a comparison or a sweep (flips, cuts, swaps with another run, lost, doubled or "
-    "moved lines, wrong JSON, bad UTF-8, wrong types), through resume, show, runs, train(resume=True), load"
+    "moved lines, wrong JSON, bad UTF-8, wrong types), through resume, show, runs, report, load and "
+    "train(resume=True)"
 )
 MUST_HOLD = "exact, or a clear message with the right code; 0 silent, 0 tracebacks"
 COUNT = 5000
@@ -94,7 +95,14 @@ def commands(name: str) -> dict[str, list[str]]:
     more = {} if group else {"clients": ["show", "t", "--per-client"]}
     if name.endswith("-cut"):
         more = {}
-    return {"show": ["show", "t"], "json": ["show", "t", "--json"], "runs": ["runs", ".", "--all"], **more}
+    report = {"report": ["report", "t", "--out", "page.html"]}
+    return {
+        "show": ["show", "t"],
+        "json": ["show", "t", "--json"],
+        "runs": ["runs", ".", "--all"],
+        **report,
+        **more,
+    }
 
 
 def place(original: Path) -> None:
@@ -103,9 +111,13 @@ def place(original: Path) -> None:
 
 
 def call(*words: str) -> Call:
+    """Call a command; of a page what it shows counts as printed."""
+    page = Path("page.html")
+    page.unlink(missing_ok=True)
     result = RUNNER.invoke(app, list(words))
     crash = "" if isinstance(result.exception, SystemExit | None) else repr(result.exception)[:300]
-    return Call(result.exit_code, result.stdout, result.stderr, crash)
+    shown = page.read_text() if page.exists() else ""
+    return Call(result.exit_code, result.stdout + shown, result.stderr, crash)
 
 
 def try_once(number: int, rng: random.Random, originals: dict[str, dict[str, str]], tally: Tally) -> None:

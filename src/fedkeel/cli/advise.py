@@ -16,7 +16,7 @@ from fedkeel.cli.constants import measure
 from fedkeel.cli.paths import refuse_directory, why_unreadable
 from fedkeel.errors import ConfigError
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.jsonfiles import parse_object
+from fedkeel.jsonfiles import parse_object, unsealed
 
 if TYPE_CHECKING:
     from fedkeel.studies.constants import Findings
@@ -126,7 +126,7 @@ def read_stability(path: Path | None) -> dict[str, MeasuredStability]:
     if path is None:
         return {}
     try:
-        table = parse_object(path.read_bytes())
+        table = unsealed(parse_object(path.read_bytes()))
         return {str(name): _measured_stability(entry) for name, entry in table.get("methods", table).items()}
     except FileNotFoundError:
         raise ConfigError(

@@ -122,8 +122,12 @@ def _from_click(message: str) -> dict[str, Any] | None:
     kinds = {"integer": "int_parsing", "float": "float_parsing"}
     if unread := re.fullmatch(r"'(.*)' is not a valid (integer|float)( range)?", message, re.DOTALL):
         return {"input": unread[1], "type": kinds[unread[2]], "msg": message}
-    if outside := re.fullmatch(r"(\S+) is not in the range x>=(\S+)", message):
-        return {"input": outside[1], "type": "greater_than_equal", "ctx": {"ge": outside[2]}}
+    if outside := re.fullmatch(r"(\S+) is not in the range (?:(\S+)<=)?x(?:>=(\S+)|<=(\S+))?", message):
+        value, below, least, most = outside.groups()
+        least = least or below
+        if least is not None and float(value) < float(least):
+            return {"input": value, "type": "greater_than_equal", "ctx": {"ge": least}}
+        return {"input": value, "type": "less_than_equal", "ctx": {"le": most}}
     if listed := re.match(r"'(.*?)' is not one of ", message, re.DOTALL):
         return {"input": listed[1], "type": "enum", "msg": message}
     return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,8 +10,8 @@ from typing import Any
 from fedkeel.errors import StorageError
 from fedkeel.report.page.runs import ReportedRun
 from fedkeel.report.tables import UNFINISHED, Trial
-from fedkeel.running.run_directory import read_clients, read_manifest, read_rows
-from fedkeel.tomlfile import flat
+from fedkeel.running.run_directory import read_clients, read_experiment, read_manifest, read_rows
+from fedkeel.tomlfile import flat, parse
 
 
 def reported_run(directory: Path, trial: Trial | None = None) -> ReportedRun:
@@ -30,23 +29,20 @@ def reported_run(directory: Path, trial: Trial | None = None) -> ReportedRun:
 
 def _trial(directory: Path, manifest: Mapping[str, Any], settings: Mapping[str, Any]) -> Trial:
     rows = read_rows(directory)
-    try:
-        ended = manifest.get("end", {}).get("rounds") == len(rows) or len(rows) >= manifest["rounds"]
-        method = str(settings.get("method", manifest["identity"]["algorithm"]))
-        return Trial(method, manifest["identity"]["seed"], rows, None if ended else UNFINISHED)
-    except (AttributeError, KeyError, TypeError) as problem:
-        raise StorageError(
-            f"{directory}: unreadable: manifest.json lacks {problem}: restore it, or start anew in another "
-            "directory"
-        ) from None
+    ended = (manifest.get("end") or {}).get("rounds") == len(rows) or len(rows) >= manifest["rounds"]
+    method = str(settings.get("method", manifest["identity"]["algorithm"]))
+    return Trial(method, manifest["identity"]["seed"], rows, None if ended else UNFINISHED)
 
 
 def _settings(directory: Path) -> dict[str, Any]:
     """Return the settings of a run as it was written; what Python made from objects has few."""
     try:
-        return flat(tomllib.loads((directory / "experiment.toml").read_text()))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
-        return {}
+        return flat(parse(read_experiment(directory)))
+    except ValueError as problem:
+        raise StorageError(
+            f"{directory / 'experiment.toml'}: cannot be read as TOML: {problem}: restore it, or start anew "
+            "in another directory"
+        ) from None
 
 
 def told_apart(runs: Sequence[ReportedRun]) -> list[ReportedRun]:

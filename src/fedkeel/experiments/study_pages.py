@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedkeel.errors import StorageError
 from fedkeel.experiments.robustness_page import robustness_section
-from fedkeel.files import storage_errors, write_durably
+from fedkeel.files import read_whole, storage_errors, write_durably
+from fedkeel.jsonfiles import json_text, parse_object, sealed, unsealed
 from fedkeel.report.page.document import Axis, Chart, Document, Section, Series, Table, Text
 from fedkeel.report.page.rendering import write_page
 from fedkeel.report.page.runs import short
@@ -25,7 +25,7 @@ def study_document(directory: Path, title: str) -> Document:
 def write_study(directory: Path, name: str, found: Mapping[str, Any], title: str) -> Path:
     """Write what a study found: as numbers, and as a page, whose path is returned."""
     with storage_errors(directory):
-        write_durably(directory / f"{name}.json", json.dumps(found, ensure_ascii=False, indent=2).encode())
+        write_durably(directory / f"{name}.json", json_text(sealed({"methods": found}), indent=2).encode())
     return write_page(study_document(directory, title), directory / "page.html")
 
 
@@ -42,12 +42,18 @@ def study_sections(directory: Path) -> tuple[Section, ...]:
         if not file.exists():
             continue
         try:
-            made.append(section(json.loads(file.read_text())))
+            made.append(section(_found(file)))
         except (OSError, ValueError, KeyError, TypeError, IndexError) as problem:
             raise StorageError(
                 f"{file}: cannot be read ({problem}): run the same `fedkeel study {name}` line again"
             ) from None
     return tuple(made)
+
+
+def _found(file: Path) -> Any:
+    """Return what a study wrote, its seal checked; before there were seals it was not below `methods`."""
+    table = unsealed(parse_object(read_whole(file)))
+    return table.get("methods", table)
 
 
 def stability_section(found: Mapping[str, Mapping[str, Any]]) -> Section:

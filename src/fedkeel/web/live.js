@@ -51,7 +51,8 @@ window.addEventListener("DOMContentLoaded", () => {
   /* So that drawing takes a fifth of the time at most, and the page answers. */
   const later = () => { timer = setTimeout(draw, Math.max(REDRAW, 4 * cost)); };
 
-  page.drawsOnlySeen = true;  // charts out of view wait for a change that finds them in view
+  page.drawsOnlySeen = true;  // charts out of view wait until they are in view
+  window.addEventListener("scroll", () => { if (page.document) show(page.document, false); }, { passive: true });
 
   function connect() {
     if (source) source.close();
@@ -157,7 +158,6 @@ window.addEventListener("DOMContentLoaded", () => {
   };
 
   window.document.addEventListener("visibilitychange", () => { if (!window.document.hidden && waiting !== null) draw(); });
-  window.addEventListener("scrollend", () => { if (page.document.runs.length) show(page.document, false); });
   window.addEventListener("pagehide", () => source?.close());
   connect();
 });

@@ -23,6 +23,7 @@ from fedkeel.report.page.document import (
     RunList,
     Section,
     Table,
+    Text,
     Tone,
     Verdict,
 )
@@ -68,10 +69,12 @@ def live_document(watch: Watch, group: RunGroup, *, curves: bool = True) -> Docu
     """Return the page of a group; without `curves` all of it but the runs' points."""
     shown = group.runs[:MOST_DRAWN]
     names = list(dict.fromkeys(name for run in shown for name in drawn_columns(run)))
-    blocks: tuple[Block, ...] = (_explorer(names, len(group.runs)),)
+    explorer: Block = Text(id="none", paragraphs=("No round is finished yet.",))
+    if names:
+        explorer = _explorer(names, len(group.runs))
     sections = [
         *_groups(watch, group),
-        Section(id="curves", title="Curves", blocks=blocks),
+        Section(id="curves", title="Curves", blocks=(explorer,)),
         Section(id="runs", title="Runs", blocks=(_run_list(watch, group),)),
         Section(id="alerts", title="Alerts", blocks=(_alert_table(watch, group),)),
         Section(id="rounds", title="Latest rounds", blocks=(_round_table(group),)),
@@ -128,7 +131,7 @@ def _column(curve: ThinnedCurve) -> RunColumn:
 
 
 def _explorer(names: Sequence[str], runs: int) -> Curves:
-    metrics = metrics_of(names, "accuracy") or ("train_loss",)
+    metrics = metrics_of(names, "accuracy")
     note = "Runs in progress are thin lines; of finished ones the mean over seeds, with worst and best."
     if runs > MOST_DRAWN:
         note += f" The first {MOST_DRAWN} of {runs} runs are drawn."
@@ -156,7 +159,7 @@ def _groups(watch: Watch, chosen: RunGroup) -> Iterator[Section]:
     by_time = sorted(watch.groups.values(), key=lambda group: -group.last_sign)
     choices = tuple(GroupChoice(id=group.id, label=_label(group), note=_counted(group)) for group in by_time)
     block = GroupList(id="choice", groups=choices, chosen=chosen.id)
-    yield Section(id="groups", title="Comparisons, sweeps and runs", blocks=(block,))
+    yield Section(id="groups", title="Groups", blocks=(block,))
 
 
 def _label(group: RunGroup) -> str:

@@ -46,11 +46,13 @@
       LaTeX: () => download(`${name()}.tex`, toLatex(shown)),
       Markdown: () => download(`${name()}.md`, toMarkdown(shown), "text/markdown"),
     }), holder);
+    let left = 0;  // heard of rather than read, which would lay the page out anew
+    holder.addEventListener("scroll", (event) => { left = event.target.scrollLeft; }, true);
     function refresh(next) {
-      const focused = holder.contains(window.document.activeElement), left = holder.firstChild?.scrollLeft ?? 0;
+      const focused = holder.contains(window.document.activeElement);
       shown = next;
       holder.replaceChildren(htmlTable(next, next.title), ...(next.note ? [el("p", { class: "note" }, ...rich(next.note))] : []));
-      holder.firstChild.scrollLeft = left;
+      if (left) holder.firstChild.scrollLeft = left;
       if (focused) holder.firstChild.focus({ preventScroll: true });
     }
     refresh(table);
