@@ -10,9 +10,20 @@ from typing import Any
 
 import pytest
 import torch
-from flower_nodes import CLIENTS, SETTINGS, Change, FakeClock, FakeLink, deployment, federation, simulation
+from flower_nodes import (
+    CLIENTS,
+    SETTINGS,
+    WORK,
+    Change,
+    FakeClock,
+    FakeLink,
+    deployment,
+    federation,
+    simulation,
+)
 
 import fedkeel as fk
+from fedkeel.flower import Deployment
 from fedkeel.flower.envelope import Envelope
 from fedkeel.flower.nodes import LinkError
 from fedkeel.flower.options import RunConfig
@@ -203,6 +214,33 @@ def test_where_every_client_must_answer_a_bad_one_ends_the_run(tmp_path: Path, b
     assert (status.state, status.exit_code) == ("failed", 5)
 
 
+def test_a_client_that_diverges_is_left_out_with_the_simulations_reason(tmp_path: Path) -> None:
+    """One client's samples are huge; the others learn."""
+    whole = federation()
+    clients = [whole.samples(client) for client in range(CLIENTS)]
+    clients = [(x.float() * (1e30 if n == 1 else 1), y) for n, (x, y) in enumerate(clients)]
+    test = (whole.test.part(0, 50)[0].float(), whole.test.part(0, 50)[1])
+    made = Deployment(
+        lambda: fk.Task(fk.models.mlp), lambda node: clients[node.client], test=lambda: test, classes=10
+    )
+    config = configured(tmp_path, "scaffold", cohort=CLIENTS)
+    deployed = serve(made, FakeLink(made, config, tmp_path / "nodes"), config, FakeClock().clock())
+    simulated = fk.train(
+        fk.Task(fk.models.mlp),
+        fk.Federation.from_arrays(clients, test=test, classes=10),
+        fk.SCAFFOLD(),
+        rounds=3,
+        cohort=CLIENTS,
+        seed=5,
+        work=WORK,
+        threads=1,
+        engine="serial",
+        on_client_error="leave_out",
+    )
+    assert [one["client"] for one in deployed.history[0]["left_out"]] == [1]
+    assert_same(deployed, simulated)
+
+
 def test_a_client_that_is_silent_is_asked_again(tmp_path: Path, bad_client: tuple[int, int]) -> None:
     swallowed: list[int] = []
 
@@ -358,6 +396,22 @@ class TestTheStart:
     def test_so_is_one_with_other_settings(self, tmp_path: Path) -> None:
         with pytest.raises(fk.ConfigError, match="client 3 has another task, method or initial weights"):
             self.begin(tmp_path, lambda who, reply: with_value("settings", "x")(reply) if who == 3 else reply)
+
+    def test_a_node_that_does_not_answer_is_asked_again(self, tmp_path: Path) -> None:
+        config = configured(tmp_path, "fedavg")
+        link = FakeLink(deployment(), config, tmp_path / "nodes")
+        answered, swallowed = link.send, list[int]()
+
+        def send(node: int, kind: str, message: Envelope, seconds: float) -> str:
+            number = answered(node, kind, message, seconds)
+            if (node, kind) == (102, "query") and not swallowed:
+                swallowed.append(node)
+                del link.replies[number]
+            return number
+
+        link.send = send  # type: ignore[method-assign]
+        assert_same(serve(link.made, link, config, FakeClock().clock()), simulation("fedavg"))
+        assert swallowed == [102]
 
     def test_missing_clients_are_named(self, tmp_path: Path) -> None:
         config = configured(tmp_path, "fedavg")

@@ -13,9 +13,10 @@ from torch import Tensor
 
 from fedkeel.engines.client import run_client
 from fedkeel.engines.contract import ClientResult, RoundRequest
+from fedkeel.engines.outcome import failure_of
 from fedkeel.engines.serial import threads
 from fedkeel.engines.sizing import fits_channels_last, sensible_threads
-from fedkeel.errors import Diverged, FedkeelError
+from fedkeel.errors import Diverged
 from fedkeel.flower.deployment import Deployment, Node
 from fedkeel.flower.envelope import HELLO, PROTOCOL, Envelope, packed, unpacked
 from fedkeel.flower.memory import MemoryDirectory, MemoryLost
@@ -41,10 +42,10 @@ def answer(
     except MemoryLost as problem:
         return Envelope({**_who(message), "lost": str(problem)})
     except Diverged as problem:
-        return Envelope({**_who(message), "failed": str(problem), "diverged": True})
+        told = {"failed": str(problem), "diverged": True, "layer": problem.layer}
+        return Envelope({**_who(message), **told})
     except Exception as problem:
-        told = str(problem) if isinstance(problem, FedkeelError) else f"{type(problem).__name__}: {problem}"
-        return Envelope({**_who(message), "failed": told})
+        return Envelope({**_who(message), "failed": failure_of(0, problem).reason})
 
 
 def _who(message: Envelope) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from fedkeel.version import __version__
 
 _MOST_SAMPLES = 2**40
 _POLL = 0.25  # seconds
+_HELLO_SECONDS = 120.0  # after which a node that has not answered is asked again
 
 _logger = logging.getLogger("fedkeel")
 
@@ -64,7 +65,7 @@ class Registry:
         self.link, self.clients, self.clock = link, clients, clock
         self.found: dict[int, Hello] = {}  # by client
         self._node_of: dict[int, int] = {}
-        self._asked: dict[str, int] = {}  # messages without a reply, and to whom
+        self._asked: dict[str, tuple[int, float]] = {}  # messages without a reply: to whom, and when
         self._refused: dict[int, str] = {}  # nodes that cannot take part, and why
         self._online: set[int] = set()
         self._settings: str | None = None
@@ -85,13 +86,20 @@ class Registry:
 
     def refresh(self) -> None:
         """Look who is online, ask those who are new, and hear those who answer."""
-        self._online = self.link.nodes()
-        known = {*self._node_of.values(), *self._asked.values(), *self._refused}
-        for node in sorted(self._online - known):
+        self._online, now = self.link.nodes(), self.clock.now()
+        self._refused = {node: why for node, why in self._refused.items() if node in self._online}
+        waited_for = {
+            node
+            for node, when in self._asked.values()
+            if node in self._online and now - when < _HELLO_SECONDS
+        }
+        for node in sorted(self._online - {*self._node_of.values(), *waited_for, *self._refused}):
             message = Envelope({"protocol": PROTOCOL, "fedkeel": __version__})
-            self._asked[self.link.send(node, HELLO, message, seconds=600.0)] = node
+            self._asked[self.link.send(node, HELLO, message, seconds=600.0)] = node, now
         for sent, reply in self.link.receive(list(self._asked)).items():
-            self._hear(self._asked.pop(sent), reply)
+            node, _ = self._asked.pop(sent)
+            if node not in self._node_of.values():
+                self._hear(node, reply)
 
     def wait_for_all(self, seconds: float, told: Callable[[int], None]) -> None:
         """Wait until every client has a node; say who is missing where that takes too long."""

@@ -78,7 +78,9 @@ def read_reply(
         raise LostMemory(_text(values["lost"]))
     if "failed" in values:
         if values.get("diverged") is True:
-            raise Diverged(_text(values["failed"]), round=request.round, client=client)
+            layer = values.get("layer")
+            told = None if layer is None else _text(layer)
+            raise Diverged(_text(values["failed"]), round=request.round, client=client, layer=told)
         raise UnusableClient(_text(values["failed"]))
     _expect(values, "run", run)
     _expect(values, "round", request.round)
