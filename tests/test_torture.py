@@ -23,7 +23,7 @@ def test_a_small_part_of_a_row_holds(
     tally = row.run(tmp_path, count, 1, harness.Progress(name))
     assert [f"{one.number}: {one.what}" for one in tally.failures] == []
     assert tally.tries >= count
-    assert min(tally.exact, tally.refused) > 0
+    assert tally.refused > 0
 
 
 def test_every_row_says_what_it_does(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -167,7 +167,7 @@ def test_a_damaged_snapshot_is_taken_again(tmp_path: Path) -> None:
     found = snapshots(directory=tmp_path)
     for damage in (b"", b'0123 {"round": 2', b"\xff\xfe"):
         (tmp_path / "round-00000002.json").write_bytes(damage)
-        with pytest.warns(UserWarning, match="is damaged and is made again"):
+        with pytest.warns(UserWarning, match="is damaged, or of another study, and is made again"):
             assert snapshots(directory=tmp_path) == found
 
 

@@ -233,7 +233,7 @@ def test_finished_runs_are_not_repeated(tmp_path: Path, monkeypatch: pytest.Monk
         assert written(pairs=2) == first
         assert heard == [(0, True), (1, True), (2, True)]
     (tmp_path / "pair-1.json").write_text("torn")
-    with pytest.warns(UserWarning, match="is damaged and is made again"):
+    with pytest.warns(UserWarning, match="is damaged, or of another study, and is made again"):
         assert written(pairs=3) == whole
     with pytest.raises(fk.StorageError, match="another stability study: its rounds is 4, not 5"):
         written(rounds=5)

@@ -73,7 +73,7 @@ def _show_outcome(directory: Path, *, as_json: bool) -> None:
     again = "run the same `fedkeel reproduce` line again: what is finished is not trained again"
     found = read_object(directory / OUTCOME_FILE, again)
     if as_json:
-        _print_json({key: value for key, value in found.items() if key != "text"})
+        _print_json({key: value for key, value in found.items() if key not in ("text", "format")})
         return
     text = found["text"] if "text" in found else _read_text(directory / OUTCOME_TEXT, again)
     print(f"{str(text).rstrip()}\n\nPage: {directory / 'page.html'}")
