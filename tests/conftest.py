@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -13,6 +14,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 from hypothesis import settings
+
+# as if started from a terminal: a shell lets what it starts in the background ignore Ctrl-C
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # the folder of shared helpers is importable from every test, wherever it lies
 sys.path.insert(0, str(Path(__file__).parent))
