@@ -1,7 +1,4 @@
-"""A small part of the rows of `make torture` about clients, signals and divergence.
-
-Workers that die have their tests in tests/engines/test_pool_processes.py.
-"""
+"""A small part of every row of `make torture` that is about clients, workers, signals and divergence."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.slow(6)
-@pytest.mark.parametrize(("name", "count"), [("clients", 6), ("divergence", 8)])
+@pytest.mark.parametrize(("name", "count"), [("clients", 6), ("divergence", 8), ("workers", 2)])
 def test_a_small_part_of_a_row_holds(
     name: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

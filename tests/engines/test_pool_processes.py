@@ -131,6 +131,7 @@ def shared():
 def quickly(monkeypatch):
     """Lose no time over workers that die or hang."""
     monkeypatch.setattr(pool, "BACK_OFF_SECONDS", 0.01)
+    monkeypatch.setattr(pool, "SUSPECT_SECONDS", 0.01)
     monkeypatch.setattr(pool, "HANG_SECONDS", 1.5)
 
 

@@ -33,6 +33,11 @@ class JobQueue:
         """Tell whether nothing is left to run or to wait for."""
         return not (self._waiting or self._suspects or self._running)
 
+    @property
+    def suspects_are_next(self) -> bool:
+        """Tell whether what is handed out next is the last try of a job whose workers died."""
+        return bool(self._suspects) and not (self._waiting or self._running)
+
     def next(self) -> list[Job]:
         """Hand out jobs, none where there are none for now."""
         jobs = self._waiting or (deque[Job]() if self._running else self._suspects)
@@ -87,7 +92,7 @@ class JobQueue:
         )
 
     def again(self, jobs: Sequence[Job]) -> None:
-        """Let jobs run once more that are not to blame, as where a whole machine was lost, done or not."""
+        """Let jobs run once more that are not to blame: a whole machine was lost, or they had not begun."""
         self._running.difference_update(jobs)
         self._waiting.extend(jobs)
 

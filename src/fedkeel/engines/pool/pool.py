@@ -29,6 +29,7 @@ _OVERTIME, OVERTIME_SECONDS = (
 )  # times a client's deadline and so much more, until its worker is ended
 _LOOK_SECONDS = 0.5  # between two looks at who hangs
 BACK_OFF_SECONDS, _MOST_BACK_OFF = 0.5, 10.0  # before a start where new workers died too, doubled each time
+SUSPECT_SECONDS = 3.0  # before the last try of a job whose workers died: whatever kills them may have ended
 GIVE_UP = 10  # times that new workers died, with no job done in between
 
 
@@ -66,7 +67,7 @@ class WorkerPool:
         try:
             while not queue.finished:
                 self._start_missing()
-                self._hand_out(queue, shared, take)
+                self._hand_out(queue, shared)
                 self._collect(queue, take)
                 self._end_hanging(queue, take)
         except BaseException:  # an interrupt too: workers amid a job are of no more use
@@ -104,16 +105,19 @@ class WorkerPool:
                 if failure is not None:
                     raise exception_of(failure)
 
-    def _hand_out(self, queue: JobQueue, shared: Spans, take: Callable[[Any, Any], None]) -> None:
+    def _hand_out(self, queue: JobQueue, shared: Spans) -> None:
         """Give jobs to the workers that have none."""
         for worker in [worker for worker in self._workers if not worker.jobs]:
+            if queue.suspects_are_next:
+                time.sleep(SUSPECT_SECONDS)
             jobs = queue.next()
             if not jobs:
                 return
             try:
                 worker.give(jobs, self._version, shared, self._known)
             except OSError:  # it died while it had nothing to do
-                self._lost(queue, worker, self._remove(worker), take)
+                self._remove(worker)
+                queue.again(jobs)
 
     def _collect(self, queue: JobQueue, take: Callable[[Any, Any], None]) -> None:
         """Wait for results, but not for long."""
