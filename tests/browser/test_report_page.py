@@ -97,6 +97,7 @@ def lines(shown: Any) -> list[dict[str, Any]]:
 
 
 def save(shown: Any, locator: Any) -> tuple[str, bytes]:
+    shown.page.wait_for_timeout(150)  # chromium drops what is saved more than ten times in a second
     with shown.page.expect_download() as download:
         locator.click()
     return download.value.suggested_filename, Path(download.value.path()).read_bytes()
