@@ -275,6 +275,7 @@ def test_every_chart_has_a_text_and_its_numbers_as_a_table(open_page: Any, file:
         assert len(plot.get_attribute("aria-label")) > 30
     summary = shown.page.locator(CARD).get_by_text("The numbers as a table")
     summary.click()
+    shown.page.locator(f"{CARD} details tbody tr").first.wait_for()  # it is filled once it is open
     cells = shown.page.locator(f"{CARD} details tbody tr").count()
     assert cells >= 3 * 2 * 10
 
