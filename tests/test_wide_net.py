@@ -183,6 +183,8 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: fk.Work(epochs=1, batch_size="all"), "Work: batch_size = 'all': input should be a valid integer, unable to parse string as an"),
     (lambda: fk.Work(epochs=1, lr=0), "Work: lr = 0: input should be greater than 0"),
     (lambda: fk.Work(epochs=1, lr=-1), "Work: lr = -1: input should be greater than 0"),
+    (lambda: train(work=fk.Work(steps=1, lr=1e300)), "lr = 1e+300: float32 numbers end at 3.4e+38: give a smaller one"),
+    (lambda: train(work=fk.Work(steps=1, optimizer=fk.AdamW(weight_decay=1e200))), "weight_decay of AdamW = 1e+200: float32 numbers end at"),
     (lambda: fk.Work(epochs=1, lr="fast"), "Work: lr = 'fast': input should be a valid number, unable to parse string as a number"),
     (lambda: fk.Work(epochs=1, lr=float("inf")), "Work: lr = inf: input should be a finite number"),
     (lambda: fk.Work(epochs=1, weight_decay=-1), "Work: weight_decay = -1: input should be greater than or equal to 0"),

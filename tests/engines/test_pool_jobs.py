@@ -148,23 +148,24 @@ def test_a_run_that_goes_on_gives_up_a_client_whose_workers_keep_dying():
     assert queue.finished
 
 
-def test_a_client_that_hangs_is_done_again_once_and_alone():
+def test_a_client_that_hangs_is_done_again_as_after_a_death_the_last_time_alone():
     queue = JobQueue([lone(0), lone(1)], leaves_out=True)
     [suspect], [other] = queue.next(), queue.next()
-    assert not queue.lost([suspect], "it hung for 60 s", hung=True)
+    assert not queue.lost([suspect], "it hung for 60 s")
+    assert not queue.lost(queue.next(), "SIGKILL")
     assert not queue.next(), "another one runs"
     queue.done(other)
-    assert queue.lost(queue.next(), "it hung for 60 s", hung=True)
+    assert queue.lost(queue.next(), "it hung for 60 s")
 
 
 def test_an_overdue_client_is_given_up_at_once():
     queue = JobQueue([lone(0), lone(1)], leaves_out=True)
     [late] = queue.next()
-    [(job, failure)] = queue.lost([late], "took too long", hung=True, overdue=True)
+    [(job, failure)] = queue.lost([late], "took too long", overdue=True)
     assert (job, failure) == (late, ClientFailure(0, "took too long"))
     queue = JobQueue([lone(0)])
     with pytest.raises(fk.TooFewClients, match=r"^client 0: took too long"):
-        queue.lost(queue.next(), "took too long", hung=True, overdue=True)
+        queue.lost(queue.next(), "took too long", overdue=True)
 
 
 def test_small_jobs_go_out_together_until_they_lose_a_worker():

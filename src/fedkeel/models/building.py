@@ -47,7 +47,7 @@ def _picture(
     def make(shape: Shape, classes: int) -> nn.Module:
         if len(shape) != 3 or shape[1] != shape[2] or shape[1] < least:
             raise ConfigError(
-                f"{name} takes square pictures (channels, size, size) of {least}×{least} pixels or more, "
+                f"model {name} takes square pictures (channels, size, size) of {least}×{least} pixels or more, "
                 f"but the samples have shape {shape}; use mlp or logistic for other data"
             )
         return model(classes, shape[0], shape[1])
@@ -57,7 +57,7 @@ def _picture(
 
 def _text(shape: Shape, classes: int) -> nn.Module:
     if len(shape) != 1:
-        raise ConfigError(f"char_lstm takes texts (length,), but the samples have shape {shape}")
+        raise ConfigError(f"model char_lstm takes texts (length,), but the samples have shape {shape}")
     return char_lstm(classes)
 
 

@@ -257,6 +257,20 @@ def _about_leftover(client: int, samples: int, work: Work) -> str:
     )
 
 
+def check_rates(settings: RunSettings, oracle: Oracle) -> None:
+    """Refuse rates that the model's numbers cannot hold: PyTorch fails on them amid a step."""
+    work, dtype = settings.work, oracle.point.dtype
+    rates = {"lr": work.lr}
+    if work.optimizer is not None:
+        rates[f"weight_decay of {type(work.optimizer).__name__}"] = work.optimizer.weight_decay
+    for name, rate in rates.items():
+        if rate > torch.finfo(dtype).max:
+            raise ConfigError(
+                f"{name} = {rate:g}: {str(dtype).removeprefix('torch.')} numbers end at "
+                f"{torch.finfo(dtype).max:.3g}: give a smaller one"
+            )
+
+
 def check_optimizer(settings: RunSettings, oracle: Oracle) -> None:
     """Refuse methods that ask more of a walk than an adaptive optimiser can tell."""
     if settings.work.optimizer is None:

@@ -15,7 +15,7 @@ from fedkeel.oracle import Oracle, device_of
 from fedkeel.running.best import BestKeeper
 from fedkeel.running.panel import assemble
 from fedkeel.running.population import Population
-from fedkeel.running.preflight import check, check_leftovers, check_optimizer, warn_of_growth
+from fedkeel.running.preflight import check, check_leftovers, check_optimizer, check_rates, warn_of_growth
 from fedkeel.running.privacy import check_privacy
 from fedkeel.running.rollback import Retries
 from fedkeel.running.round import RoundOutcome, Row, RunContext, RunState
@@ -113,6 +113,7 @@ def open_session(
     if make is None:
         check(settings, oracle)
         check_leftovers(settings, oracle)
+    check_rates(settings, oracle)
     check_optimizer(settings, oracle)
     check_privacy(settings, oracle)
     warn_of_growth(settings)

@@ -9,8 +9,7 @@ from fedkeel.engines.contract import ClientFailure
 from fedkeel.engines.jobs.job import ChunkJob, ClientJob, Job
 from fedkeel.errors import TooFewClients
 
-PATIENCE = 3  # workers that one job may lose
-HANGS = 2  # times that one job may hang: once more elsewhere
+PATIENCE = 3  # workers that one job may lose, whether they die or hang
 
 
 class JobQueue:
@@ -25,7 +24,6 @@ class JobQueue:
         self._running: set[Job] = set()
         self._apart = False  # whether jobs that went out together have lost a worker
         self._deaths: Counter[Job] = Counter()
-        self._hangs: Counter[Job] = Counter()  # of these
         self._failures: dict[int, BaseException] = {}
 
     @property
@@ -62,7 +60,7 @@ class JobQueue:
         self._suspects = deque(job for job in self._suspects if job.order < first)
 
     def lost(
-        self, jobs: Sequence[Job], how: str, *, hung: bool = False, overdue: bool = False
+        self, jobs: Sequence[Job], how: str, *, overdue: bool = False
     ) -> list[tuple[Job, ClientFailure]]:
         """Take back the jobs of a worker that died: several one by one, to find the one to blame.
 
@@ -76,8 +74,7 @@ class JobQueue:
             return []
         [job] = jobs
         self._deaths[job] += 1
-        self._hangs[job] += hung
-        left = 0 if overdue else min(PATIENCE - self._deaths[job], HANGS - self._hangs[job])
+        left = 0 if overdue else PATIENCE - self._deaths[job]
         if left > 0:
             (self._suspects if left == 1 else self._waiting).append(job)
             return []

@@ -158,7 +158,7 @@ class WorkerPool:
                     if overdue
                     else f"it hung for {worker.seconds:.0f} s"
                 )
-                self._lost(queue, worker, how, take, hung=True, overdue=overdue)
+                self._lost(queue, worker, how, take, overdue=overdue)
 
     def _most_seconds(self, worker: PoolWorker) -> float:
         """Return how long a worker's jobs may take at most where clients have a deadline."""
@@ -174,11 +174,10 @@ class WorkerPool:
         how: str,
         take: Callable[[Any, Any], None],
         *,
-        hung: bool = False,
         overdue: bool = False,
     ) -> None:
         """Give back the jobs of a worker that has ended; `take` has the failure of one that is given up."""
-        for job, failure in queue.lost(worker.jobs, how, hung=hung, overdue=overdue):
+        for job, failure in queue.lost(worker.jobs, how, overdue=overdue):
             take(job, failure)
 
     def _remove(self, worker: PoolWorker, over: str = "its start") -> str:

@@ -181,7 +181,7 @@ class Dispatch:
         if sent.chunk is not None or loss.blameless:
             self._queue.again(sent.jobs)
         else:
-            for job, failure in self._queue.lost(sent.jobs, how, hung=hung):
+            for job, failure in self._queue.lost(sent.jobs, how):
                 self._give_up(job, failure)
 
     def _give_up(self, job: Job, failure: ClientFailure) -> None:
