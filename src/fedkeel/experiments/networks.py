@@ -20,8 +20,8 @@ def model_for(federation: Federation, name: str, *, data: str, seed: int, dtype:
     sample = federation.prepare(federation.samples(0)[0][:1])
     if name == "char_lstm" and sample.is_floating_point():
         raise ConfigError(
-            f"model char_lstm takes characters, one whole number each, but the samples are {sample.dtype}: use "
-            "mlp or logistic for other data"
+            f"model char_lstm takes characters, one whole number each, but the samples are {sample.dtype}: "
+            "use mlp or logistic for other data"
         )
     shape = tuple(sample.shape[1:])
     return models.build(name, shape=shape, classes=federation.classes, seed=seed, dtype=dtype)

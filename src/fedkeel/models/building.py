@@ -47,8 +47,8 @@ def _picture(
     def make(shape: Shape, classes: int) -> nn.Module:
         if len(shape) != 3 or shape[1] != shape[2] or shape[1] < least:
             raise ConfigError(
-                f"model {name} takes square pictures (channels, size, size) of {least}×{least} pixels or more, "
-                f"but the samples have shape {shape}; use mlp or logistic for other data"
+                f"model {name} takes square pictures (channels, size, size) of {least}×{least} pixels or "
+                f"more, but the samples have shape {shape}; use mlp or logistic for other data"
             )
         return model(classes, shape[0], shape[1])
 
