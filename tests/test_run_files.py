@@ -14,7 +14,7 @@ from older_run import make_older
 from torch import nn
 
 import fedkeel as fk
-from fedkeel.running.run_directory import read_rows, read_timings
+from fedkeel.running.run_directory import is_whole, read_rows, read_timings
 
 GENERATOR = torch.Generator().manual_seed(0)
 CLIENTS = [(torch.randn(6, 3, generator=GENERATOR), torch.arange(6) % 2) for _ in range(8)]
@@ -209,3 +209,33 @@ def test_to_go_on_with_another_engine_warns_that_bits_may_differ(run: Path) -> N
     told = r"begun with engine serial .now stacked-uncompiled.*last bits may differ"
     with pytest.warns(UserWarning, match=told):
         train(run, resume=True, engine="stacked-uncompiled")
+
+
+@pytest.mark.filterwarnings("ignore:.*timings.jsonl")
+def test_timings_of_the_same_run_made_twice_are_told_apart(run: Path, originals: Path) -> None:
+    shutil.copy(originals / "whole" / "timings.jsonl", run / "timings.jsonl")
+    with pytest.warns(UserWarning, match=r"timings\.jsonl: line 1: it does not match its checksum"):
+        rows = read_rows(run)
+    assert {row["seconds"] for row in rows} == {0.0}
+
+
+def test_rows_that_only_the_timings_know_of_are_missed(run: Path) -> None:
+    (run / "metrics.jsonl").write_text("".join(lines(run)[:-2]))
+    (run / "metrics.jsonl.gz").unlink()
+    shutil.rmtree(run / "checkpoints")  # as before the first of them
+    with pytest.warns(UserWarning, match=r"metrics\.jsonl: it has 2 rows, and timings\.jsonl 4"):
+        read_rows(run)
+
+
+@pytest.mark.filterwarnings("ignore:.*(metrics|timings).jsonl")
+def test_a_finished_run_that_lost_its_model_says_so_and_not_that_it_is_unfinished(run: Path) -> None:
+    (run / "model.safetensors").unlink()
+    with pytest.raises(fk.StorageError, match=r"model\.safetensors: missing: `fedkeel resume"):
+        fk.load(run, task())
+
+
+def test_bytes_behind_the_last_row_of_a_finished_run_are_damage(run: Path) -> None:
+    assert is_whole(run)
+    with (run / "metrics.jsonl").open("ab") as file:
+        file.write(b"\x93half a li")
+    assert not is_whole(run)

@@ -10,6 +10,7 @@ from pathlib import Path
 from fedkeel.errors import ConfigError, StorageError
 from fedkeel.experiments import COMPARISON_FILE
 from fedkeel.jsonfiles import NotJson
+from fedkeel.running.run_reading import MANIFEST, METRICS
 from fedkeel.studies import STUDY_FILE
 from fedkeel.studies.description import read_description
 from fedkeel.tomlfile import read_sealed
@@ -30,10 +31,10 @@ def fresh(name: str, now: datetime | None = None) -> Path:
 
 
 def run_directories(root: Path) -> Iterator[Path]:
-    """Yield the directories below a root that hold a run, in order of their names."""
+    """Yield the directories below a root that hold a run, sorted; also one that has lost its manifest."""
     if not root.is_dir():
         raise StorageError(f"{root}: there is no such directory; runs are kept below runs/ by default")
-    yield from sorted(path.parent for path in root.rglob("manifest.json"))
+    yield from sorted({path.parent for name in (MANIFEST, METRICS) for path in root.rglob(name)})
 
 
 def group_of(run: Path, root: Path) -> Path | None:

@@ -18,7 +18,13 @@ from fedkeel.errors import ConfigError, FedkeelError, StorageError
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.running.ending import BEST_FILE, MODEL_FILE
 from fedkeel.running.result import BestRound, Result, Trained
-from fedkeel.running.run_directory import read_clients, read_end_file, read_manifest, read_rows
+from fedkeel.running.run_directory import (
+    has_end_file,
+    read_clients,
+    read_end_file,
+    read_manifest,
+    read_rows,
+)
 from fedkeel.task import Task
 
 _UNFINISHED = "{}: this run is not finished: go on with it (resume=True), then its model is there"
@@ -82,7 +88,7 @@ def _best(
 
 def _model(file: Path, task: Task | None, missing: str) -> Trained:
     """Return the module with the weights of a file, or why there is none."""
-    if not file.exists():
+    if not has_end_file(file.parent, file.name):
         return _UNFINISHED.format(file.parent)
     if task is None:
         return f"{file.parent}: what the model is made of is not known: {missing}"

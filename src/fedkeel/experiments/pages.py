@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -100,6 +101,11 @@ def parts_of(directory: Path) -> PageParts:
         raise StorageError(
             f"{directory}: no run, comparison, sweep, study or recipe here; `fedkeel runs` lists runs"
         )
+    warnings.warn(
+        f"{directory}: there is no {COMPARISON_FILE}, {SWEEP_FILE} or {STUDY_FILE}: the {len(found)} runs "
+        "below it are shown as they are",
+        stacklevel=3,
+    )
     return PageParts(
         f"Runs below {directory.name}", tuple(told_apart([reported_run(path) for path in found]))
     )

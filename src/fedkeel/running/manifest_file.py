@@ -63,6 +63,7 @@ class ManifestShape(Shape):
     end: _End | None = None
     experiment: str | None = None
     initial_weights: _InitialWeights | None = None
+    run_id: str = ""
 
     @field_validator("engine")
     @classmethod

@@ -35,6 +35,7 @@ class Recorder:
     def belong_to(self, manifest: Mapping[str, Any]) -> None:
         """Tie what is read and written to the run with this manifest."""
         self.directory.key = self.checkpoints.run = RunKey.of(manifest)
+        self.directory.timings_key = RunKey.of_timings(manifest)
 
     def restore(self, session: Session) -> None:
         """Set a fresh session to the newest whole checkpoint, and cut the rows after it."""

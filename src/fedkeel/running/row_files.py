@@ -47,8 +47,17 @@ class RunKey(NamedTuple):
     @classmethod
     def of(cls, manifest: Mapping[str, Any]) -> RunKey:
         """Return the key of the run with this manifest."""
+        return cls._of(manifest, "")
+
+    @classmethod
+    def of_timings(cls, manifest: Mapping[str, Any]) -> RunKey:
+        """Return the key of the run's timings: they differ where the same run is made twice."""
+        return cls._of(manifest, manifest.get("run_id", ""))
+
+    @classmethod
+    def _of(cls, manifest: Mapping[str, Any], more: str) -> RunKey:
         identity = json.dumps(manifest["identity"], sort_keys=True)
-        return cls(hashlib.sha256(identity.encode()).hexdigest(), "format" not in manifest)
+        return cls(hashlib.sha256((identity + more).encode()).hexdigest(), "format" not in manifest)
 
     def check(self, body: bytes) -> bytes:
         """Return the checksum of a line of the run."""
@@ -67,6 +76,7 @@ class FoundLines(NamedTuple):
 
     lines: dict[int, RowLine]
     problems: list[str]
+    torn: bool = False  # whether the last line has no end: it is being written, or was cut
 
     @property
     def whole(self) -> int:
@@ -88,7 +98,7 @@ def compressed(lines: Iterable[bytes]) -> bytes:
 def find_lines(content: bytes, key: RunKey) -> FoundLines:
     """Return the lines of a file by round; a last line without its end is being written and is left out."""
     found, problems = dict[int, RowLine](), list[str]()
-    *lines, _ = content.split(b"\n")
+    *lines, rest = content.split(b"\n")
     for number, line in enumerate(lines, 1):
         try:
             row = _parse(line, key)
@@ -101,7 +111,7 @@ def find_lines(content: bytes, key: RunKey) -> FoundLines:
     missing = next((round for round in range(len(found)) if round not in found), None)
     if missing is not None:
         problems.append(f"the line of round {missing} is missing")
-    return FoundLines(found, problems)
+    return FoundLines(found, problems, torn=bool(rest))
 
 
 def read_lines(path: Path, key: RunKey) -> FoundLines:

@@ -45,6 +45,7 @@ from fedkeel.running.run_reading import (
     TIMINGS,
     TIMINGS_FILE,
     check_end,
+    has_end_file,
     is_whole,
     read_clients,
     read_end_file,
@@ -61,6 +62,7 @@ __all__ = [
     "CLIENTS_FILE",
     "RunDirectory",
     "check_end",
+    "has_end_file",
     "is_held",
     "is_whole",
     "read_clients",
@@ -80,7 +82,7 @@ class RunDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.key = RunKey("", older=False)  # set it to the run's before rows are written or read
+        self.key = self.timings_key = RunKey("", older=False)  # set them before rows are written or read
         self._rows = hashlib.sha256()  # of all lines so far
         self._uncopied: list[bytes] = []
         with storage_errors(path):
@@ -177,7 +179,7 @@ class RunDirectory:
         timing = {"round": row["round"], **{name: row[name] for name in TIMINGS if name in row}, **spent}
         line = line_of({name: value for name, value in row.items() if name not in TIMINGS}, self.key)
         with storage_errors(self.path):
-            for name, content in ((TIMINGS_FILE, line_of(timing, self.key)), (METRICS, line)):
+            for name, content in ((TIMINGS_FILE, line_of(timing, self.timings_key)), (METRICS, line)):
                 with open_for_appending(self.path / name) as file:
                     file.write(content)
         self._rows.update(line)
@@ -189,7 +191,7 @@ class RunDirectory:
         `sha256` is the hash of these rows as the checkpoint has it.
         """
         kept = whole_rows(self.path, self.key, count, sha256)
-        timings = timing_lines(self.path, self.key).lines
+        timings = timing_lines(self.path, self.timings_key).lines
         with storage_errors(self.path):
             lines = [line.content for line in kept]
             self._rows, self._uncopied = hashlib.sha256(b"".join(lines)), []

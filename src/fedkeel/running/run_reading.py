@@ -71,18 +71,21 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     """
     if not any((path / name).exists() for name in (METRICS, COPY)):
         return []
-    key = RunKey.of(read_manifest(path))
-    lines, problems = _mended(path, key)
+    manifest = read_manifest(path)
+    lines, problems = _mended(path, RunKey.of(manifest))
+    timings = timing_lines(path, RunKey.of_timings(manifest))
+    if not problems and timings.whole > len(lines) + 1:  # of a round that is not yet written there are some
+        problems = [f"it has {len(lines)} rows, and {TIMINGS_FILE} {timings.whole}"]
     if problems:
         _warn(f"{path / METRICS}: {_listed(problems)}: {_what_is_left(lines, path)}")
-    return with_timings(lines, timing_lines(path, key).lines, path)
+    return with_timings(lines, timings.lines, path)
 
 
 def read_timings(path: Path) -> list[dict[str, Any]]:
     """Return what each round of a run took: `seconds` in all, of which `evaluation` and `probes`."""
     if not (path / TIMINGS_FILE).exists():
         return []
-    found = timing_lines(path, RunKey.of(read_manifest(path)))
+    found = timing_lines(path, RunKey.of_timings(read_manifest(path)))
     return [line.row for line in found.lines.values()]
 
 
@@ -133,7 +136,7 @@ def whole_rows(path: Path, key: RunKey, count: int, sha256: str | None) -> list[
 
 def read_clients(path: Path) -> list[dict[str, Any]]:
     """Return how a run's last model does client by client; nothing where that was not evaluated."""
-    if not (path / CLIENTS_FILE).exists():
+    if not has_end_file(path, CLIENTS_FILE):
         return []
     *lines, _ = read_end_file(path, CLIENTS_FILE).split(b"\n")
     try:
@@ -153,15 +156,23 @@ def read_end_file(path: Path, name: str) -> bytes:
     return content
 
 
+def has_end_file(path: Path, name: str) -> bool:
+    """Tell whether a file is there that runs write when they end; raise where the manifest misses it."""
+    if (path / name).exists():
+        return True
+    if name in _hashes(read_manifest(path)):
+        raise StorageError(
+            f"{path / name}: missing: `fedkeel resume {path}` (resume=True) writes it again from the "
+            "checkpoint"
+        )
+    return False
+
+
 def check_end(path: Path) -> None:
     """Check all files that a run wrote when it ended against the hashes in its manifest."""
     for name in _hashes(read_manifest(path)):
-        if not (path / name).exists():
-            raise StorageError(
-                f"{path / name}: missing: `fedkeel resume {path}` (resume=True) writes it again from the "
-                "checkpoint"
-            )
-        read_end_file(path, name)
+        if has_end_file(path, name):
+            read_end_file(path, name)
 
 
 def is_whole(path: Path) -> bool:
@@ -171,7 +182,7 @@ def is_whole(path: Path) -> bool:
         found = read_lines(path / METRICS, RunKey.of(read_manifest(path)))
     except StorageError:
         return False
-    return not found.problems and found.whole >= _rounds_checkpointed(path)
+    return not (found.problems or found.torn) and found.whole >= _rounds_checkpointed(path)
 
 
 def _hashes(manifest: Mapping[str, Any]) -> dict[str, str]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Literal
+from uuid import uuid4
 
 import torch
 
@@ -278,6 +279,7 @@ def take_up(
             same_start(manifest, now)
         directory.goes_on()
     else:
+        manifest["run_id"] = uuid4().hex
         recorder.belong_to(manifest)
     if rounds > manifest["rounds"] or not directory.holds_run:
         manifest["rounds"] = rounds
