@@ -16,16 +16,17 @@ from fedkeel.engines.malloc import keep_freed_memory
 print(keep_freed_memory(), keep_freed_memory())
 def touch():
     torch.ones(10_000_000)
-touch(), touch()
+for _ in range(10):  # until the heap has grown to what it needs: small blocks come to lie between large ones
+    touch()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(5):
+for _ in range(20):
     touch()
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
 def run(**environment: str) -> tuple[str, int]:
-    """Return what `keep_freed_memory` returned twice, and the page faults of asking for 40 MB five times."""
+    """Return what `keep_freed_memory` returned twice, and the page faults of asking for 40 MB twenty times."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC", "GLIBC"))}
     printed = subprocess.run(
         [sys.executable, "-c", PROGRAM], env=plain | environment, capture_output=True, text=True, check=True
@@ -39,8 +40,6 @@ def test_freed_memory_is_used_again_without_page_faults() -> None:
     given_back = run(FEDKEEL_KEEP_HEAP="0")
     kept = min(run(), run(), key=lambda one: one[1])  # rarely the heap, put at random, has no room to grow
     assert (kept[0], given_back[0]) == ("True True", "False False")
-    if kept[1] > given_back[1] // 2:
-        pytest.skip("the switch is taken and has no effect in this process: seen late in a run of all tests")
     assert 4 * kept[1] < given_back[1]
 
 
