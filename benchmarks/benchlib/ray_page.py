@@ -125,12 +125,11 @@ def _memories(memories: dict[str, Any]) -> list[str]:
         "clients keep nothing, SCAFFOLD's a vector. What the driver's own memory grew by in a round (its "
         "mapped file of memories not counted), and by how much more per byte of a round's memories.",
         "",
-        *_header(["clients per round", "FedAvg", "SCAFFOLD", "bytes per byte", "seconds per MB of memories"]),
+        *_header(["clients per round", "FedAvg", "SCAFFOLD", "bytes per byte"]),
     ]
     for one in memories.values():
         round_bytes = one["cohort"] * one["memory"]
         more = one["scaffold"]["bytes"] - one["fedavg"]["bytes"]
-        slower = one["scaffold"]["seconds"] - one["fedavg"]["seconds"]
         cells = [
             f"{one['cohort']:,} of {one['clients']:,}",
             *(
@@ -138,7 +137,6 @@ def _memories(memories: dict[str, Any]) -> list[str]:
                 for name in ("fedavg", "scaffold")
             ),
             f"{more / round_bytes:.1f}",
-            f"{slower / (round_bytes / 2**20):.4f}",
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
