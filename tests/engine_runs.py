@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,28 @@ METHODS = [
     lambda: fk.relaxed(fk.SCAFFOLD(), beta=0.1),
     lambda: fk.sharp(fk.FedDyn(), rho=0.05),
     lambda: fk.stages((fk.FedDyn(), 1), fk.FedAvg()),
+]
+REDUCERS = [
+    fk.Median(),
+    fk.TrimmedMean(0.15),
+    fk.NormClip(),
+    fk.NormClip(0.1, per="part"),
+    fk.Krum(2),
+    fk.MultiKrum(0.2, per="part"),
+    fk.GeometricMedian(),
+]
+ATTACKS = [
+    fk.SignFlip(0.3),
+    fk.Scaling(0.3),
+    fk.RandomNoise(0.3),
+    fk.Collusion(0.3),
+    fk.LabelFlip(0.3),
+    fk.Backdoor(0.3, size=2),
+]
+ROBUST: list[dict[str, Any]] = [  # options of a run
+    *({"reducer": reducer, "weighting": "samples"} for reducer in REDUCERS),
+    *({"attack": attack} for attack in ATTACKS),
+    {"reducer": fk.TrimmedMean(0.2), "attack": fk.LabelFlip(0.3), "sampling": "bernoulli", "cohort": 0.8},
 ]
 
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
@@ -16,9 +17,16 @@ from benchlib.bare import Bare, Variant
 from benchlib.choices import WholeRun, table, within
 from benchlib.ours import session
 from benchlib.race import interleave
+from benchlib.ray_estimate import Overheads, Setting, estimate, extrapolated, number_of_tasks
+from benchlib.ray_page import page as ray_page
 from benchlib.report import markdown
 from benchlib.stats import Ratio, ratio, verdict
 from benchlib.workloads import WORKLOADS, make_data
+
+import fedkeel as fk
+from fedkeel.engines.contract import RoundRequest
+from fedkeel.engines.jobs.job import round_jobs
+from fedkeel.records import ClientMemory
 
 SMALL = WORKLOADS["logistic"].with_(clients=4, samples=20, cohort=2, batch=8, epochs=2)
 
@@ -174,3 +182,58 @@ def test_auto_is_held_to_the_best_engine(auto: float, good: bool) -> None:
     line = table([{"workload": {"name": "mlp"}, "rows": [row]}]).splitlines()[-1]
     assert line.startswith(f"| mlp | 10 | 7 | 10.0 | — | 5.0 | — | {auto} | serial, 2 threads | ")
     assert ("too long" in line) is not good
+
+
+COSTS = Overheads(latency=0.002, task=0.001, megabyte=0.004)
+
+
+def test_a_round_is_cut_into_the_tasks_of_the_estimate() -> None:
+    """The same numbers as `round_jobs`, where no client is so short that several go out together."""
+    x = torch.zeros(1)
+    for cohort, slots in ((1, 1), (19, 2), (50, 4), (1000, 16)):
+        federation = fk.Federation.from_arrays([(torch.zeros(1, 2), torch.zeros(1).long())] * cohort)
+        settings = SimpleNamespace(federation=federation)
+        request = RoundRequest(fk.FedAvg(), 0, 0.1, x, x, list(range(cohort)), [1.0] * cohort)
+        jobs = round_jobs(settings, request, [ClientMemory(fk.Algorithm.Client())] * cohort, slots)
+        assert number_of_tasks(Setting("", cohort, 10, 0.1, 0.01), slots) == len(jobs)
+
+
+def test_what_takes_longest_bounds_the_estimate() -> None:
+    slow_clients = estimate(Setting("", 100, 10, 0.1, 0.01), COSTS, slots=10)
+    assert slow_clients["bound"] == "clients"
+    assert slow_clients["seconds"] == pytest.approx(10 * 1.0 + COSTS.latency)
+    many_clients = estimate(Setting("", 10_000, 1, 0.001, 0.01), COSTS, slots=1600, nodes=100)
+    assert many_clients["bound"] == "driver"
+    memories = Setting("", 1000, 1, 0.001, 1.0, memory=100.0)
+    assert estimate(memories, COSTS._replace(megabyte=0.0), slots=100, nodes=10)["bound"] == "link"
+    assert estimate(memories, COSTS, slots=100)["driver_bytes"] == 2 * 1000 * 100 * 2**20
+
+
+def test_the_page_of_ray_says_what_is_measured_and_what_is_not() -> None:
+    assert "Nothing is measured yet." in ray_page({"runs": [], "parts": {}, "notes": []})
+    machine = {"date": "today", "cores": 2, "processor": "P", "system": "S", "python": "3", "load": [0.1]}
+    versus = {
+        "workload": SMALL.to_json(),
+        "seconds": {"serial": [0.5, 0.25, None]},
+        "facts": {"serial": {"torch": "2"}},
+        "notes": {"ray, 1 worker": "broken"},
+    }
+    found = estimate(Setting("", 2, 1, 0.5, 0.1), COSTS, slots=1)
+    rows = {"small": {"serial": 1.0, "ray": 1.5, "step": 0.5, "estimate": found}}
+    nodes = {"1": {"nodes": 1, "overheads": COSTS._asdict(), "workloads": rows}}
+    results = {
+        "runs": [{"command": "measure", "machine": machine, "minutes": 1.0, "load_after": [2.0]}],
+        "parts": {"versus": {"logistic": versus}, "nodes": nodes},
+        "overheads": COSTS._asdict(),
+        "extrapolated": extrapolated(COSTS, {"logistic50": 0.001, "cnn": 0.05}),
+        "notes": ["nodes 2: there was no time left"],
+    }
+    text = ray_page(results)
+    assert "| serial | 3 (2–4; n=2) |" in text
+    assert "| small | 1 | 1.00 | 1.50 | 1.00 (clients) | 1.50 |" in text
+    assert "**Nobody has measured these.**" in text
+    assert "- logistic: ray, 1 worker: broken" in text
+    assert "there was no time left" in text
+    assert "busy" not in text
+    machine["load"] = [3.0]
+    assert "**The machine was busy" in ray_page(results)

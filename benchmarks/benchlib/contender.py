@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchlib.workloads import Workload
+from benchlib.workloads import SOURCE, Workload
 
 KEPT = ", heap kept"
 HERE = Path(__file__).parents[1]
@@ -32,10 +32,11 @@ class Contender:
     def __init__(
         self, name: str, command: list[str], workload: Workload, data: str | None, **options: Any
     ) -> None:
-        self.name, self.facts = name, {}
+        self.name, self.workload, self.facts = name, workload, {}
         job = json.dumps({"workload": workload.to_json(), "data": data, "options": options})
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed with the process
-        environment = {**os.environ, "PYTHONPATH": str(HERE), "PYTHONWARNINGS": "ignore"}
+        paths = [str(HERE), *([str(SOURCE)] if command[0] == sys.executable else [])]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONWARNINGS": "ignore"}
         environment |= HEAP_KEPT if name.endswith(KEPT) else {}
         if data is not None and options.get("engine") == "auto":
             environment["XDG_CACHE_HOME"] = str(Path(data).parent)  # it shall decide today, not remember
@@ -57,10 +58,15 @@ class Contender:
         """Wait until it has warmed up, and find out how many rounds make a turn."""
         try:
             self.facts = self._hear(_START_SECONDS)["ready"]
-            self.rounds = max(1, min(100, round(_TURN / self.turn())))
+            self.calibrate()
         except Failed:
             self.close()
             raise
+
+    def calibrate(self) -> None:
+        """Find out how many rounds make a turn."""
+        self.rounds = 1
+        self.rounds = max(1, min(100, round(_TURN / self.turn())))
 
     def turn(self) -> float:
         """Let it run its rounds; return the seconds of one."""
@@ -111,7 +117,9 @@ def ours(workload: Workload, data: str | None, name: str, **options: Any) -> Con
     return Contender(name, [sys.executable, "-m", "benchlib.ours"], workload, data, **options)
 
 
-def peer(name: str, python: Path, workload: Workload, data: str | None, threads: int) -> Contender:
+def peer(
+    name: str, python: Path, workload: Workload, data: str | None, threads: int, **options: Any
+) -> Contender:
     """Return a peer in its own environment."""
     script = str(HERE / "peers" / f"{name}_rounds.py")
-    return Contender(name, [str(python), script], workload, data, threads=threads)
+    return Contender(name, [str(python), script], workload, data, threads=threads, **options)

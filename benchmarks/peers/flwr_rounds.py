@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterable
@@ -65,9 +66,10 @@ def main() -> None:
     """Run the simulation."""
     os.environ[JOB] = sys.argv[1]
     workload, _, _ = held()
+    workers = json.loads(sys.argv[1])["options"].get("workers") or os.cpu_count()
     config = {
         "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
-        "init_args": {"include_dashboard": False, "num_cpus": os.cpu_count(), "log_to_driver": False},
+        "init_args": {"include_dashboard": False, "num_cpus": workers, "log_to_driver": False},
     }
     run_simulation(server, app, num_supernodes=workload.clients, backend_config=config)
 

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import fedkeel as fk
+from fedkeel.engines.jobs import job as jobs
 from fedkeel.engines.pool import Processes, pool, processes
 from fedkeel.engines.serial import threads
 from fedkeel.oracle import Oracle
@@ -249,7 +250,7 @@ def test_a_job_that_takes_far_longer_than_others_is_done_again(tmp_path, quickly
 
 @pytest.mark.slow
 def test_a_client_that_never_comes_to_an_end_is_overdue(monkeypatch):
-    monkeypatch.setattr(pool, "OVERTIME_SECONDS", 0.5)
+    monkeypatch.setattr(jobs, "OVERTIME_SECONDS", 0.5)
     options = {"on_client_error": "leave_out", "client_seconds": 1.0, "rounds": 1}
     session = play("processes", fk.FedAvg(), augment=Waiting(), cohort=24, **options)
     told = {"client": 0, "reason": "took longer than client_seconds = 1"}

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from engine_runs import ROBUST
 from problems import tiny_net
 from stacked_runs import distance, run
 
@@ -14,29 +15,7 @@ from fedkeel.records import leaves
 
 PROBLEM = tiny_net([5, 12, 9, 1, 7, 3, 8, 4, 11, 6])
 WORK = fk.Work(epochs=1, batch_size=4, lr=0.1)
-REDUCERS = [
-    fk.Median(),
-    fk.TrimmedMean(0.15),
-    fk.NormClip(),
-    fk.NormClip(0.1, per="part"),
-    fk.Krum(2),
-    fk.MultiKrum(0.2, per="part"),
-    fk.GeometricMedian(),
-]
-ATTACKS = [
-    fk.SignFlip(0.3),
-    fk.Scaling(0.3),
-    fk.RandomNoise(0.3),
-    fk.Collusion(0.3),
-    fk.LabelFlip(0.3),
-    fk.Backdoor(0.3, size=2),
-]
-CASES: list[dict[str, Any]] = [
-    *({"reducer": reducer, "weighting": "samples"} for reducer in REDUCERS),
-    *({"attack": attack} for attack in ATTACKS),
-    {"reducer": fk.TrimmedMean(0.2), "attack": fk.LabelFlip(0.3), "sampling": "bernoulli", "cohort": 0.8},
-]
-CASE = pytest.mark.parametrize("case", CASES, ids=lambda case: str(next(iter(case.values()))))
+CASE = pytest.mark.parametrize("case", ROBUST, ids=lambda case: str(next(iter(case.values()))))
 
 
 def options(case: dict[str, Any]) -> dict[str, Any]:

@@ -63,6 +63,11 @@ def test_an_address_where_no_cluster_is(address, told):
     assert re.search(told, found), found
 
 
+def test_the_cluster_of_this_machine_is_named_where_nobody_answers() -> None:
+    found = connect_elsewhere("auto", RAY_ADDRESS="127.0.0.1:1")
+    assert found.startswith("address = 'auto', which is 127.0.0.1:1: nobody answers"), found
+
+
 def test_a_second_cluster_in_one_process_is_refused(nodes):
     with pytest.raises(fk.ConfigError, match=r"this process is connected to 127\.0\.0\.1:\d+: end what uses"):
         train("127.0.0.1:1")

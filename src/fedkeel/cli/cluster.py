@@ -63,9 +63,10 @@ def _print(report: ClusterReport) -> None:
     screen = console()
     headings = ("node", "CPUs", "GPUs", "clients at once", "fedkeel", "torch", "versions", "data", "steps/s")
     screen.print(plain_table(headings, [_cells(node) for node in report.nodes]))
+    number = len(report.nodes)
     lines = [
-        f"\n{len(report.nodes)} nodes, {report.slots} clients at once; a round has {report.cohort} clients × "
-        f"{report.steps} steps, the model {report.model_bytes / 1e6:.2f} MB"
+        f"\n{number} node{'s' * (number != 1)}, {report.slots} clients at once; a round has {report.cohort} "
+        f"clients × {report.steps} steps, the model {report.model_bytes / 1e6:.2f} MB"
     ]
     if report.task_seconds is not None and report.model_seconds is not None:
         task, model = 1e3 * report.task_seconds, 1e3 * report.model_seconds

@@ -7,6 +7,7 @@ the end of a round it is a single client, the longest first, whose chunk is summ
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -21,6 +22,8 @@ from fedkeel.records import ClientMemory
 from fedkeel.reducers import CHUNK, Reducer
 from fedkeel.settings import RunSettings
 from fedkeel.vector import Vector
+
+OVERTIME, OVERTIME_SECONDS = 2.0, 5.0  # times a client's deadline, and so much more
 
 SampleSet = Literal["test", "everything", "validation_samples"]  # of a federation
 
@@ -59,6 +62,17 @@ class EvaluationJob:
 
 
 Job = ClientJob | ChunkJob | EvaluationJob  # `order` is that in which serial does them
+
+
+def most_seconds(jobs: Sequence[Job], client_seconds: float | None) -> float:
+    """Return how long jobs may take before their worker is ended, where clients have a deadline.
+
+    A client that takes too long notices that itself between two steps, if it comes so far.
+    """
+    if client_seconds is None or isinstance(jobs[0], EvaluationJob):
+        return math.inf
+    clients = sum(len(job.clients) if isinstance(job, ChunkJob) else 1 for job in jobs)
+    return OVERTIME * client_seconds * clients + OVERTIME_SECONDS
 
 
 class Models(NamedTuple):

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from multiprocessing.connection import wait
 from typing import Any
 
-from fedkeel.engines.jobs.job import ChunkJob, EvaluationJob
+from fedkeel.engines.jobs.job import most_seconds
 from fedkeel.engines.jobs.pickles import Known, Spans, exception_of
 from fedkeel.engines.jobs.queue import JobQueue
 from fedkeel.engines.outcome import past_deadline
@@ -23,10 +23,6 @@ from fedkeel.errors import TooFewClients
 HANG_SECONDS = 60.0  # a worker without a sign of life for so long hangs, and no job gets less time
 _START_SECONDS = 60.0  # to read the settings of the run
 _HANG_FACTOR = 10.0  # a job hangs that takes so many times longer than the slowest of its peers
-_OVERTIME, OVERTIME_SECONDS = (
-    2.0,
-    5.0,
-)  # times a client's deadline and so much more, until its worker is ended
 _LOOK_SECONDS = 0.5  # between two looks at who hangs
 BACK_OFF_SECONDS, _MOST_BACK_OFF = 0.5, 10.0  # before a start where new workers died too, doubled each time
 SUSPECT_SECONDS = 3.0  # before the last try of a job whose workers died: whatever kills them may have ended
@@ -150,7 +146,7 @@ class WorkerPool:
             worker.look(min(elapsed, 2 * _LOOK_SECONDS))  # this process may have been stopped itself
             slowest = max(self._slowest, self._slowest_sample * worker.samples)
             limit = max(HANG_SECONDS, _HANG_FACTOR * slowest) if slowest else math.inf
-            overdue = self._client_seconds is not None and worker.seconds > self._most_seconds(worker)
+            overdue = worker.seconds > most_seconds(worker.jobs, self._client_seconds)
             if overdue or worker.silent > HANG_SECONDS or worker.seconds > limit:
                 self._remove(worker, over=worker.jobs[0].name)
                 how = (
@@ -159,13 +155,6 @@ class WorkerPool:
                     else f"it hung for {worker.seconds:.0f} s"
                 )
                 self._lost(queue, worker, how, take, overdue=overdue)
-
-    def _most_seconds(self, worker: PoolWorker) -> float:
-        """Return how long a worker's jobs may take at most where clients have a deadline."""
-        if isinstance(worker.jobs[0], EvaluationJob):
-            return math.inf
-        clients = sum(len(job.clients) if isinstance(job, ChunkJob) else 1 for job in worker.jobs)
-        return _OVERTIME * (self._client_seconds or math.inf) * clients + OVERTIME_SECONDS
 
     def _lost(
         self,

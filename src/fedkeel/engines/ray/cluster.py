@@ -232,10 +232,26 @@ def _join(address: str) -> Cluster:
     ray = _import(_QUIET)
     if ray.is_initialized():
         return Cluster(ray, address, None, owned=False)
-    if address != "auto":
-        _check_reachable(host, port)
+    where = f"address = {address!r}"
+    if address == "auto":
+        address = _of_this_machine(ray)
+        host, _, port = address.rpartition(":")
+        where += f", which is {address}"
+    _check_reachable(host, port, where)
     _init(ray, address=address)
     return Cluster(ray, address, None, owned=True)
+
+
+def _of_this_machine(ray: Any) -> str:
+    """Return the address of the cluster that this machine is part of."""
+    try:
+        found: str = ray._private.services.canonicalize_bootstrap_address("auto")
+    except ConnectionError:
+        raise ConfigError(
+            "address = 'auto': this machine is part of no Ray cluster: `ray start --address=HOST:PORT` makes "
+            "it one, `ray start --head` begins a new one; or leave the address out to stay on this machine"
+        ) from None
+    return found
 
 
 def _import(environment: dict[str, str]) -> Any:
@@ -286,12 +302,12 @@ def _refused(address: str, problem: Exception) -> ConfigError:
     )
 
 
-def _check_reachable(host: str, port: str) -> None:
+def _check_reachable(host: str, port: str, where: str) -> None:
     try:
         socket.create_connection((host, int(port)), _REACH_SECONDS).close()
     except (OSError, OverflowError) as problem:
         raise ConfigError(
-            f"address = '{host}:{port}': nobody answers there ({problem}): start the cluster's head with "
+            f"{where}: nobody answers there ({problem}): start the cluster's head with "
             f"`ray start --head --port={port}` on {host}, or leave the address out to stay on this machine"
         ) from None
 

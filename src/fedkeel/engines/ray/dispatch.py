@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedkeel.engines.contract import ClientFailure, RoundRequest
-from fedkeel.engines.jobs.job import ChunkJob, ClientJob, Job, Shared
+from fedkeel.engines.jobs.job import ChunkJob, ClientJob, Job, Shared, most_seconds
 from fedkeel.engines.jobs.pickles import Known, Packed, exception_of, pack, unpack
 from fedkeel.engines.jobs.queue import PATIENCE, JobQueue
+from fedkeel.engines.outcome import past_deadline
 from fedkeel.engines.ray.cluster import Cluster, Demand, Ref, WorkerLost
 from fedkeel.engines.ray.tasks import JobPackage, JobReport, RunSource, SharedSource, run_jobs, sum_chunk
 from fedkeel.engines.reduction import chunks
@@ -46,6 +47,7 @@ class _Sent:
     results: Sequence[Ref] = ()
     chunk: int | None = None
     limit: float | None = None
+    told: str = ""  # where it has passed that limit
     begun: float = field(default_factory=time.monotonic)
 
     def may_have_hung(self) -> bool:
@@ -66,6 +68,7 @@ class Dispatch:
         self._nodes: dict[str, str] = {}
         self.slots, self._alone_since = 0, math.inf
         self.incidents: list[str] = []
+        self.client_seconds: float | None = None  # the deadline of a client, where it has one
         self._look()
 
     @property
@@ -103,14 +106,22 @@ class Dispatch:
             jobs = self._queue.next()
             if not jobs:
                 return
-            slowest = self._slowest.get(self._kind)
-            limit = None if slowest is None else max(HANG_SECONDS, _HANG_FACTOR * slowest)
+            limit, told = self._limit(jobs)
             package = JobPackage(pack(jobs, self._known), len(jobs), limit)
             arguments = self._source, self._settings, self._shared, package
             status, *results = self._cluster.submit(
                 run_jobs, *arguments, demand=self._demand, returns=1 + len(jobs)
             )
-            self._sent[status] = _Sent(jobs, results, limit=limit)
+            self._sent[status] = _Sent(jobs, results, limit=limit, told=told)
+
+    def _limit(self, jobs: Sequence[Job]) -> tuple[float | None, str]:
+        """Return after how many seconds a worker ends itself over jobs, and what is then said of them."""
+        slowest = self._slowest.get(self._kind)
+        hang = math.inf if slowest is None else max(HANG_SECONDS, _HANG_FACTOR * slowest)
+        deadline = most_seconds(jobs, self.client_seconds)
+        if deadline < hang:
+            return deadline, past_deadline(self.client_seconds or 0.0)
+        return (None, "") if hang == math.inf else (hang, f"it took longer than {hang:.0f} s")
 
     def _collect(self) -> None:
         """Wait for results, but not for long."""
@@ -166,7 +177,7 @@ class Dispatch:
     def _lost(self, sent: _Sent, loss: WorkerLost) -> None:
         """Run again what was lost."""
         hung = sent.may_have_hung() and not loss.blameless
-        how = f"it took longer than {sent.limit:.0f} s" if hung else str(loss)
+        how = sent.told if hung else str(loss)
         names = f"{sent.jobs[0].name}{f' and {len(sent.jobs) - 1} more' * (len(sent.jobs) > 1)}"
         self._tell(f"{names}: run again elsewhere ({how})")
         self._losses += 1

@@ -83,7 +83,9 @@ class RayEngine(JobEngine):
             device="cuda" if demand.num_gpus else "cpu",
             paths=module_paths(),
         )
-        return Dispatch(self._cluster, source, settings, demand, self._known)
+        dispatch = Dispatch(self._cluster, source, settings, demand, self._known)
+        dispatch.client_seconds = self.settings.client_seconds
+        return dispatch
 
     def _packed(self, value: Any, *, define: bool = False) -> Packed:
         try:
