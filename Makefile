@@ -46,8 +46,8 @@ types: $(STAMP)  ## strict types
 imports: $(STAMP)  ## who may import whom
 	$(BIN)/python -m pytest tests/test_imports.py
 
-fast: $(STAMP)  ## the tests that are not marked slow, imports among them
-	$(PYTEST) -m "not slow" --hypothesis-profile=check
+fast: $(STAMP)  ## tests that are not marked slow, imports among them, and of every table of cases the first two
+	$(PYTEST) -m "not slow" --cases 2 --hypothesis-profile=check
 
 unit: $(STAMP)  ## all tests
 	$(PYTEST)

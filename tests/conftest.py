@@ -51,11 +51,33 @@ def same_threads() -> Iterator[None]:
         assert torch.get_num_threads() == before, "the test leaves torch on another number of threads"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--cases", type=int, help="run only so many cases of every parametrized test")
+
+
+@pytest.hookimpl(trylast=True)  # after the marks have ruled out theirs
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Where test processes share the files, begin with the longest: so they end at about the same time."""
+    """Leave out what `--cases` does not want, and sort the rest.
+
+    Where test processes share the files, begin with the longest: so they end at about the same time.
+    """
+    if (most := config.getoption("--cases")) is not None:
+        _keep_cases(config, items, most)
     if hasattr(config, "workerinput"):
         seconds: Counter[Path] = Counter()
         for item in items:
             mark = item.get_closest_marker("slow")
             seconds[item.path] += (mark.args or (0.3,))[0] if mark else 0
         items.sort(key=lambda item: -seconds[item.path])
+
+
+def _keep_cases(config: pytest.Config, items: list[pytest.Item], most: int) -> None:
+    """Keep the first cases of every test."""
+    seen: Counter[str] = Counter()
+    kept, left = [], []
+    for item in items:
+        test = item.nodeid.partition("[")[0]
+        seen[test] += 1
+        (kept if seen[test] <= most else left).append(item)
+    items[:] = kept
+    config.hook.pytest_deselected(items=left)

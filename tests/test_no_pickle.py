@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import fedkeel
@@ -26,15 +27,18 @@ def imported(tree: ast.AST) -> set[str]:
     return names
 
 
+@cache
 def called(tree: ast.AST) -> set[str]:
     """Return the names of the functions that are called, as `torch.load` or `eval`."""
     return {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
 
 
+@cache
 def keywords(tree: ast.AST) -> set[str]:
     return {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.keyword)}
 
 
+@cache
 def sources() -> dict[str, ast.AST]:
     files = sorted(SOURCE.rglob("*.py"))
     return {file.relative_to(SOURCE).as_posix(): ast.parse(file.read_text()) for file in files}

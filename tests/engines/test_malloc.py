@@ -26,7 +26,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 
 def run(**environment: str) -> tuple[str, int]:
-    """Return what `keep_freed_memory` returned twice, and the page faults of asking for 40 MB twenty times."""
+    """Return what `keep_freed_memory` returned twice, and the page faults of asking for 40 MB 20 times."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC", "GLIBC"))}
     printed = subprocess.run(
         [sys.executable, "-c", PROGRAM], env=plain | environment, capture_output=True, text=True, check=True
