@@ -268,7 +268,9 @@ def test_a_long_run_has_its_whole_curve_before_its_rows_are_read(tmp_path: Path)
 
 
 @pytest.mark.parametrize("line", [b"[" * 100, b'{"round": "x"}', b'{"round": 1e999}', b"3", b"\xff", b"{}"])
-def test_a_long_damaged_run_is_told_of_when_its_rows_are_read(watch: Watch, tmp_path: Path, line: bytes) -> None:
+def test_a_long_damaged_run_is_told_of_when_its_rows_are_read(
+    watch: Watch, tmp_path: Path, line: bytes
+) -> None:
     bad = WrittenRun(tmp_path / "bad").path / "metrics.jsonl"
     bad.write_bytes((line.ljust(150) + b"\n") * 6_000)
     watch.look()

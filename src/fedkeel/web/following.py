@@ -56,7 +56,7 @@ class FollowedRun:
             name: FileStamp(path / name)
             for name in ("manifest.json", "experiment.toml", INTERRUPTION_FILE, PAUSED_FILE, REQUEST_FILE)
         }
-        self._seen_before = False
+        self.is_glimpsed = self._seen_before = False
         self._begin_rows()
         self._begin_timings()
         self._read_descriptions()
@@ -77,13 +77,8 @@ class FollowedRun:
         self.seconds = 0.0
         self.seconds_curve = ThinnedCurve(self.most)
 
-    @property
-    def is_new(self) -> bool:
-        """Tell whether it has not been looked at yet."""
-        return not self._seen_before
-
     def glimpse(self) -> None:
-        """Read a few rows of a long run, from its begin to its end, so that its curves can be drawn at once."""
+        """Read a few rows of a long run from begin to end, so that its curves can be drawn at once."""
         try:
             rows = glimpse(self._rows.path)
             for name, (rounds, values) in self._columns(rows).items():
@@ -91,7 +86,7 @@ class FollowedRun:
             self._keep_latest(rows)
         except _UNREADABLE:  # which is said when it is read in its turn
             self._begin_rows()
-        self.state = self._standing()
+        self.state, self.is_glimpsed = self._standing(), True
 
     def look(self, until: float) -> bool:
         """Read what is new until that time (of time.monotonic); tell whether anything has changed."""
@@ -99,16 +94,16 @@ class FollowedRun:
         changed |= self._read(self._rows, self._begin_rows, self._take_rows, until)
         changed |= self._read(self._timings, self._begin_timings, self._take_timings, until)
         before, self.state = self.state, self._standing()
-        if before != self.state or self.is_new:
+        if before != self.state or not self._seen_before:
             self._tell(before)
-        changed |= before != self.state or self.is_new
+        changed |= before != self.state or not self._seen_before
         self._seen_before = True
         return changed
 
     @property
     def is_behind(self) -> bool:
         """Tell whether there are rows that have not been read yet."""
-        return self.is_new or self._rows.is_behind or self._timings.is_behind
+        return not self._seen_before or self._rows.is_behind or self._timings.is_behind
 
     @property
     def reached(self) -> int:
