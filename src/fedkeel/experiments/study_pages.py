@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedkeel.errors import StorageError
+from fedkeel.experiments.constants_page import constants_section
 from fedkeel.experiments.robustness_page import robustness_section
 from fedkeel.files import read_whole, storage_errors, write_durably
 from fedkeel.jsonfiles import json_text, parse_object, sealed, unsealed
@@ -36,6 +37,7 @@ def study_sections(directory: Path) -> tuple[Section, ...]:
         "stability": stability_section,
         "interaction": interaction_section,
         "robustness": robustness_section,
+        "constants": constants_section,
     }
     for name, section in kinds.items():
         file = directory / f"{name}.json"
