@@ -12,7 +12,7 @@
       gridcolor: theme.rule, zerolinecolor: theme.rule, linecolor: theme.rule,
       tickfont: { size: 11.5, color: theme.quiet }, automargin: true, fixedrange: false,
     };
-    if (axis.percent) Object.assign(layout, { tickformat: ".0~%", hoverformat: ".2%" });
+    if (axis.percent) Object.assign(layout, { tickformat: ".2~%", hoverformat: ".2%" });
     if (axis.bytes && !axis.log) Object.assign(layout, { tickformat: "~s", ticksuffix: "B", hoverformat: ".3s" });
     return layout;
   }
@@ -55,6 +55,7 @@
     const every = Math.max(1, Math.ceil((last - first) / 7));
     const tickvals = [];
     for (let power = first; power <= last; power += every) for (const factor of factors) tickvals.push(Number(`${factor}e${power}`));
+    if (tickvals.filter((value) => value >= low && value <= high).length < 2) return {};  // too narrow for round numbers
     return { tickvals, ticktext: tickvals.map((value) => (axis.bytes ? fedkeelPage.bytes(value) : axis.percent ? `${number(100 * value)}%` : number(value))) };
   }
 

@@ -167,7 +167,7 @@
   }
 
   function seedChips() {
-    const list = el("ul", { class: "chips", "aria-label": "Seeds: shown or hidden" });
+    const list = el("ul", { class: "chips seeds", "aria-label": "Seeds: shown or hidden" });
     let built = "";
     const rebuild = () => {
       const seeds = [...new Set(fedkeelPage.document.runs.map((run) => run.seed))].sort((a, b) => a - b);
@@ -219,14 +219,16 @@
     const slider = el("input", { type: "range", min: "1", max: "50", value: String(controls.width), "aria-label": "Smoothing: mean of so many evaluations", on: { input: () => { controls.width = Number(slider.value); width.textContent = controls.width; refresh(); } } });
     const width = el("output", {}, String(controls.width));
     const axes = () => Object.fromEntries(Object.entries(AXES).filter(([axis]) => axis === "rounds" || fedkeelPage.document.runs.some((run) => run.axes[axis]?.values.length)));
+    const bySeed = [  // of no use with one seed
+      segments(`${block.id}-seeds`, "· Seeds", { mean: "Mean", each: "Every seed" }, controls.each ? "each" : "mean", (value) => set("each")(value === "each")),
+      checkbox("band", controls.band, set("band")),
+    ];
     const bar = el("div", { class: "controls" },
       el("div", { class: "control" }, metric),
       segments(`${block.id}-axis`, "against", axes(), controls.axis, set("axis")),
       el("div", { class: "control" }, el("span", {}, "Smoothing"), slider, width),
       checkbox("log x", controls.logX, set("logX")),
-      checkbox("log y", controls.logY, set("logY")),
-      segments(`${block.id}-seeds`, "· Seeds", { mean: "Mean", each: "Every seed" }, controls.each ? "each" : "mean", (value) => set("each")(value === "each")),
-      checkbox("band", controls.band, set("band")));
+      checkbox("log y", controls.logY, set("logY")), ...bySeed);
 
     const make = (theme) => {
       const x = { label: AXIS_LABELS[controls.axis], log: controls.logX, bytes: controls.axis === "bytes" };
@@ -256,6 +258,8 @@
       card.holder.on("plotly_unhover", () => { legend.update(null); say(null); });
     });
     function refresh() {
+      const one = new Set(fedkeelPage.document.runs.map((run) => run.seed)).size < 2;
+      bySeed.forEach((control) => { control.hidden = one; });
       legend.rebuild(); seeds.rebuild(); say(null); card.refresh();
     }
     fillMetrics();
