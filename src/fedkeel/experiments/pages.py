@@ -22,6 +22,8 @@ from fedkeel.report.table_columns import COLUMNS
 from fedkeel.report.tables import Trial
 from fedkeel.studies import STUDY_FILE
 
+_MOST_NAMED = 5  # methods of a title
+
 
 class PageParts(NamedTuple):
     """What a directory gives to a page: runs, sections of its own, and how its runs are compared."""
@@ -192,4 +194,6 @@ def _data(manifest: Mapping[str, Any]) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
+    if len(names) > _MOST_NAMED:
+        return f"{len(names)} methods"
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

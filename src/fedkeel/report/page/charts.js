@@ -36,8 +36,9 @@
 
   /* Draw what `make(theme)` returns ({ data, layout, x, y: the axes }) into a holder, now and whenever the colours change. */
   function plot(holder, make) {
-    const draw = (theme = colours()) => {
+    const draw = (theme = colours(), onPaper = false) => {
       const { data, layout } = ticked(make(theme));
+      if (onPaper) Object.assign(layout, { width: holder.clientWidth, height: holder.clientHeight });
       return Plotly.react(holder, data, layout, { displayModeBar: false, responsive: true, showTips: false });
     };
     drawn.add(draw);
@@ -61,7 +62,13 @@
 
   const withTicks = (layout, values, axis) => (layout.type === "log" ? { ...layout, ...logTicks(values(), axis) } : layout);
 
-  const redraw = (theme) => { for (const draw of drawn) draw(theme ? colours(theme) : undefined); };
+  const redraw = () => { for (const draw of drawn) draw(); };
+
+  /* Before printing: in light colours, and as wide as on paper. */
+  function redrawForPaper(onPaper) {
+    document.documentElement.classList.toggle("paper", onPaper);
+    for (const draw of drawn) draw(onPaper ? colours("light") : undefined, onPaper);
+  }
   const forget = () => drawn.clear();
 
   /* Save a figure for a paper: light, with its legend, whatever the page looks like. */
@@ -210,5 +217,5 @@
     return { element: card.element, refresh: (next) => { block = next; card.refresh(); } };
   }
 
-  Object.assign(fedkeelPage, { layoutOf, bandTrace, chartCard, chartView, labelsView, redraw, forget });
+  Object.assign(fedkeelPage, { layoutOf, bandTrace, chartCard, chartView, labelsView, redraw, redrawForPaper, forget });
 })();

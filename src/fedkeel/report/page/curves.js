@@ -5,6 +5,7 @@
   const AXES = { rounds: "Rounds", bytes: "Bytes", gradients: "Gradient steps", seconds: "Seconds" };
   const AXIS_LABELS = { rounds: "communication rounds", bytes: "bytes sent, down and up, all clients", gradients: "minibatch gradients, all clients", seconds: "seconds" };
   const hidden = { methods: new Set(), seeds: new Set() };  // shared by all curves of a page
+  const MANY = 8;  // methods; the bands of more hide each other, unless asked for
   const listeners = new Set();
   const settings = new Map();  // a block's controls, kept when a document is updated
 
@@ -200,7 +201,7 @@
 
   function curvesView(first) {
     let block = first;
-    if (!settings.has(block.id)) settings.set(block.id, { metric: block.metrics[0], axis: "rounds", width: 1, logX: false, logY: false, each: false, band: true });
+    if (!settings.has(block.id)) settings.set(block.id, { metric: block.metrics[0], axis: "rounds", width: 1, logX: false, logY: false, each: false, band: methodsOf(fedkeelPage.document).length <= MANY });
     const controls = settings.get(block.id);
     const set = (key) => (value) => { controls[key] = value; refresh(); };
     const series = () => seriesOf(fedkeelPage.document, controls.metric, true);
@@ -287,7 +288,7 @@
   }
 
   function smallCurvesView(first) {
-    const controls = { width: 1, axis: "rounds", each: false, band: true };
+    const controls = { width: 1, axis: "rounds", each: false, band: methodsOf(fedkeelPage.document).length <= MANY };
     const all = () => first.columns.flatMap((column) => seriesOf(fedkeelPage.document, column, false));
     const legend = methodChips(() => [...new Map(all().map((one) => [one.method, one])).values()], null);
     const cards = first.columns.map((column) => smallView(first, column, controls));
