@@ -87,6 +87,7 @@ class Watch:
             if not run.is_glimpsed and time.monotonic() < until:
                 run.glimpse()
                 changed = True
+        until = time.monotonic() + _LOOK_SECONDS
         for run in sorted(self.runs.values(), key=lambda run: (run.state not in ALIVE, -run.last_sign)):
             if run.look(until):
                 changed = True
