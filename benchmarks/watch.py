@@ -1,7 +1,8 @@
 """What `fedkeel watch` costs: 50 runs × 10,000 rounds on disk, idle and growing, and a run in training.
 
-`python benchmarks/watch.py` prints figures; `--runs 5 --rounds 100` makes it small, `--json` is for programs.
-With Playwright and chromium (`make browser`) it also draws the page. Nothing is asserted.
+`python benchmarks/watch.py` prints the table of docs/watch.md in some ten minutes; `--runs 5 --rounds 100`
+makes it small, `--rounds 0` measures training alone, for `--minutes`, and `--minutes 0` none; `--json` is for
+programs. With Playwright and chromium (`make browser`) it also draws the page. Nothing is asserted.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import math
 import os
 import random
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
@@ -25,13 +25,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import fedkeel as fk
+from benchlib.beside import train
+from benchlib.live import Page, cpu_of, memory_of, watching
+
 from fedkeel.jsonfiles import json_text
-from fedkeel.running.requests import RunRequests
 
 GROWING = 10  # runs that grow in the measurement of growth
 SECONDS = 20.0  # of each measurement of the processor
-PAIRS, BLOCK = 40, 25  # of the measurement of training: pairs of blocks of rounds
+MINUTES = 6.0  # of the measurement of training
 
 
 def row_of(round: int, draw: random.Random) -> dict[str, Any]:
@@ -88,74 +89,6 @@ def write_runs(root: Path, runs: int, rounds: int) -> list[Path]:
     return paths
 
 
-class Page:
-    """A page that hears events, in a thread."""
-
-    def __init__(self, address: str) -> None:
-        host, _, self.path = address.removeprefix("http://").partition("/")
-        self.connection = http.client.HTTPConnection(host, timeout=600)
-        self.connection.request("GET", f"/{self.path}events")
-        self.reply = self.connection.getresponse()
-        self.bytes, self.events = 0, 0
-        self.first: float | None = None
-        self.first_bytes, self.last = 0, b""
-        self.heard = threading.Event()
-        self.thread = threading.Thread(target=self._read, daemon=True)
-        self.thread.start()
-
-    def _read(self) -> None:
-        try:
-            while line := self.reply.readline():
-                self.bytes += len(line)
-                if line.startswith(b"data: "):
-                    self.events += 1
-                    self.last = line[6:]
-                    if self.first is None:
-                        self.first, self.first_bytes = time.perf_counter(), len(line)
-                    self.heard.set()
-        except (OSError, AttributeError, ValueError):
-            return
-
-    def rounds(self) -> int:
-        """Return the rounds of all runs, as the page says."""
-        found = json.loads(self.last)
-        facts = dict(found.get("document", found)["facts"])
-        return int(facts.get("rounds", "0").replace(",", ""))
-
-    def close(self) -> None:
-        """Hear no more."""
-        sock = self.connection.sock or getattr(self.reply.fp.raw, "_sock", None)
-        if sock is not None:
-            sock.shutdown(socket.SHUT_RDWR)
-        self.connection.close()
-
-
-@contextmanager
-def watching(root: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    process = subprocess.Popen(
-        [sys.executable, "-u", "-m", "fedkeel", "watch", str(root)], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    address = process.stdout.readline().split(": ")[1].strip()
-    try:
-        yield process, address
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def cpu_of(process: subprocess.Popen[str]) -> float:
-    """Return the processor's seconds of a process so far."""
-    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def memory_of(process: subprocess.Popen[str]) -> float:
-    """Return the largest memory of a process so far, in MB."""
-    status = Path(f"/proc/{process.pid}/status").read_text()
-    return int(status.split("VmHWM:")[1].split()[0]) / 1000
-
-
 def get(address: str, name: str = "") -> tuple[float, int]:
     """Return the seconds and the bytes that a file of the page takes."""
     host, _, path = address.removeprefix("http://").partition("/")
@@ -167,52 +100,58 @@ def get(address: str, name: str = "") -> tuple[float, int]:
     return time.perf_counter() - started, size
 
 
-class Figures(dict[str, float]):
+class Figures(dict[str, str]):
     """What was measured, printed as it is found: a long measurement shows how far it is."""
 
-    def __setitem__(self, name: str, value: float) -> None:
+    def __setitem__(self, name: str, value: str) -> None:
         super().__setitem__(name, value)
-        print(f"{name:<36}{value:>12,.2f}", file=sys.stderr, flush=True)
+        print(f"{name}: {value}", file=sys.stderr, flush=True)
+
+    def table(self) -> str:
+        """Return it as the table of docs/watch.md."""
+        return "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in self.items())])
 
 
 def serve(root: Path, paths: list[Path], rounds: int, seconds: float, found: Figures) -> None:
+    drawn(root, len(paths), rounds, found)
     with watching(root) as (process, address):
-        found["idle, no page open: CPU %"] = 100 * busy(process, seconds / 2)
-        found["page: ms"], found["page: kB"] = scaled(get(address))
-        _, size = get(address, "page.js")
-        found["own script and style: kB"] = (size + get(address, "style.css")[1]) / 1000
-        started = time.perf_counter()
+        nobody = busy(process, seconds / 2)
+        taken, _ = get(address)
+        own = get(address, "page.js")[1] + get(address, "style.css")[1]
+        started, before = time.perf_counter(), cpu_of(process)
         page = Page(address)
         page.heard.wait()
-        found["first curves: ms"] = 1000 * ((page.first or 0) - started)
-        total = len(paths) * rounds
-        while page.rounds() < total:
-            time.sleep(0.1)
-        found["all rows read: s"] = time.perf_counter() - started
+        first = time.perf_counter() - started
+        while page.rounds() < len(paths) * rounds:
+            time.sleep(0.05)
+        found["the page; the first event with curves of all runs"] = f"{1000 * taken:.0f} ms; {first:.1f} s"
+        read = time.perf_counter() - started
+        found["all rows are read after; processor"] = f"{read:.1f} s; {cpu_of(process) - before:.1f} s"
         page.close()
         page = Page(address)
         page.heard.wait()
-        found["whole document: kB"] = page.first_bytes / 1000
-        found["idle, page open: CPU %"] = 100 * busy(process, seconds)
-        before, events = page.bytes, page.events
+        found["the page's data; its own script and style"] = (
+            f"{page.first_bytes / 1000:.0f} kB; {own / 1000:.0f} kB"
+        )
+        idle = busy(process, seconds)
+        sent, events = page.bytes, page.events
         with growth(paths[:GROWING], rounds) as lag:
-            found["growing: CPU %"] = 100 * busy(process, seconds)
-            found["growing: kB per second"] = (page.bytes - before) / 1000 / seconds
-            found["growing: events per second"] = (page.events - events) / seconds
-            found["a round is shown after: ms"] = 1000 * lag(page)
-        found["server's memory: MB"] = memory_of(process)
+            growing = busy(process, seconds)
+            rates = (page.bytes - sent) / 1000 / seconds, (page.events - events) / seconds
+            found["server's processor: nobody looks; a page open, nothing new; growing"] = (
+                f"{nobody:.2f} %; {idle:.2f} %; {growing:.2f} % of a core"
+            )
+            found["sent while growing"] = f"{rates[0]:.0f} kB in {rates[1]:.1f} events per second"
+            found["a round is on the page's wire after (median)"] = f"{lag(page):.2f} s"
+        found["server's memory"] = f"{memory_of(process):.0f} MB"
         page.close()
-        drawn(address, found)
-
-
-def scaled(pair: tuple[float, int]) -> tuple[float, float]:
-    return 1000 * pair[0], pair[1] / 1000
 
 
 def busy(process: subprocess.Popen[str], seconds: float) -> float:
+    """Return how much of a core a process takes, in per cent."""
     before = cpu_of(process)
     time.sleep(seconds)
-    return (cpu_of(process) - before) / seconds
+    return 100 * (cpu_of(process) - before) / seconds
 
 
 @contextmanager
@@ -249,8 +188,20 @@ def growth(paths: list[Path], first: int) -> Iterator[Any]:
     ending.set()
 
 
-def drawn(address: str, found: Figures) -> None:
-    """Measure how long chromium takes to show the page, and to draw a change; nothing where it is missing."""
+SEEN = """() => {
+    const runs = fedkeelPage.document?.runs ?? [];
+    const ends = runs.map((run) => run.columns.accuracy?.rounds.at(-1) ?? 0);
+    return [document.querySelectorAll(".plot.tall .scatterlayer .trace").length, ends];
+}"""
+REDRAW = """() => {
+    const started = performance.now();
+    fedkeelPage.update(fedkeelPage.document);
+    return (performance.now() - started) / 1000;
+}"""
+
+
+def drawn(root: Path, runs: int, rounds: int, found: Figures) -> None:
+    """Measure when chromium shows whole curves of all runs, and how long it takes to draw a change."""
     chromium = shutil.which("chromium")
     try:
         from playwright.sync_api import sync_playwright  # noqa: PLC0415
@@ -258,83 +209,29 @@ def drawn(address: str, found: Figures) -> None:
         return
     if chromium is None:
         return
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=chromium, args=["--disable-gpu"])
+    flags = [
+        "--disable-gpu",
+        "--disable-background-networking",
+        *(["--no-sandbox"] if os.geteuid() == 0 else []),
+    ]
+    with watching(root) as (_, address), sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=chromium, args=flags)
         page = browser.new_page()
-        started = time.perf_counter()
+        started, slowest = time.perf_counter(), 0.0
         page.goto(address)
-        while not page.evaluate("document.querySelector('.plot.tall .scatterlayer .trace') !== null"):
-            time.sleep(0.1)
-        found["chromium, curves drawn: ms"] = 1000 * (time.perf_counter() - started)
-        redraw = """() => {
-            const started = performance.now();
-            fedkeelPage.update(fedkeelPage.document);
-            return performance.now() - started;
-        }"""
-        found["chromium, a change: ms"] = statistics.median(page.evaluate(redraw) for _ in range(9))
-        browser.close()
-
-
-def train(root: Path, pairs: int, found: Figures) -> None:
-    """Measure what an open page costs a run: blocks of rounds with and without one, in turns."""
-    wall: dict[bool, list[float]] = {False: [], True: []}
-    cpu: dict[bool, list[float]] = {False: [], True: []}
-    page: list[Page] = []
-    with watching(root) as (_, address):
-        clock = {"wall": 0.0, "cpu": 0.0}
-
-        def block(row: dict[str, Any]) -> bool:
-            number, inside = divmod(row["round"], BLOCK)
-            if inside == 4:  # after the turn has begun
-                clock.update(wall=time.perf_counter(), cpu=time.process_time())
-            if inside == BLOCK - 1:
-                watched = bool(page)
-                wall[watched].append(time.perf_counter() - clock["wall"])
-                cpu[watched].append(time.process_time() - clock["cpu"])
-                if (number % 2 == 0) == (number // 2 % 2 == 0):  # in the order ABBA
-                    toggle()
-            return number >= 2 * pairs
-
-        def toggle() -> None:
-            if page:
-                page.pop().close()
-            else:
-                page.append(Page(address))
-                page[0].heard.wait(10)
-
-        federation = fk.data.load("digits").split(fk.DirichletByClass(0.3), clients=50, seed=0)
-        fk.train(
-            fk.Task(fk.models.mlp),
-            federation,
-            fk.SCAFFOLD(),
-            rounds=2 * pairs * BLOCK + BLOCK,
-            cohort=10,
-            work=fk.Work(epochs=5, batch_size=20, lr=0.05),
-            engine="serial",
-            threads=1,
-            run_dir=root / "run",
-            callback=block,
-            progress=False,
+        lines, ends = 0, list[int]()
+        while not (lines and len(ends) == runs and min(ends) >= rounds):
+            time.sleep(0.05)
+            asked = time.perf_counter()
+            lines, ends = page.evaluate(SEEN)
+            slowest = max(slowest, time.perf_counter() - asked)
+        whole = time.perf_counter() - started
+        found["chromium: curves of all runs, whole; longest without an answer"] = (
+            f"{whole:.1f} s; {slowest:.1f} s"
         )
-        while page:
-            page.pop().close()
-    each = statistics.median(wall[False]) / (BLOCK - 5)
-    found["training: ms per round"] = 1000 * each
-    found["training, page open: % slower"] = 100 * (paired(wall) - 1)
-    found["training, page open: % more CPU"] = 100 * (paired(cpu) - 1)
-    found["looking for a request: us per round"] = 1e6 * request_seconds(root)
-
-
-def paired(times: dict[bool, list[float]]) -> float:
-    """Return the median ratio of neighbouring blocks."""
-    return statistics.median(b / a for a, b in zip(times[False], times[True], strict=False))
-
-
-def request_seconds(root: Path) -> float:
-    requests, started = RunRequests(root), time.perf_counter()
-    for _ in range(10_000):
-        requests.follow(lambda: None)
-    return (time.perf_counter() - started) / 10_000
+        changes = statistics.median(page.evaluate(REDRAW) for _ in range(9))
+        found["chromium draws a change of all curves in"] = f"{changes:.2f} s"
+        browser.close()
 
 
 def main() -> None:
@@ -342,17 +239,19 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=10_000)
     parser.add_argument("--seconds", type=float, default=SECONDS)
-    parser.add_argument("--pairs", type=int, default=PAIRS)
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="of training; 0: none")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         root, found = Path(folder), Figures()
-        (root / "one").mkdir()
-        train(root / "one", given.pairs, found)
-        paths = write_runs(root / "many", given.runs, given.rounds)
-        serve(root / "many", paths, given.rounds, given.seconds, found)
-    if given.json:
-        print(json.dumps(found, indent=2))
+        if given.rounds:
+            paths = write_runs(root / "many", given.runs, given.rounds)
+            serve(root / "many", paths, given.rounds, given.seconds, found)
+        if given.minutes:
+            (root / "one").mkdir()
+            for name, value in train(root / "one", given.minutes).items():
+                found[name] = value
+    print(json.dumps(found, indent=2) if given.json else found.table())
 
 
 if __name__ == "__main__":

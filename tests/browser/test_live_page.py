@@ -170,7 +170,7 @@ def test_groups_can_be_chosen_and_the_end_of_the_server_is_told(
     write_comparison(tmp_path / "runs" / "second", ("FedDyn", "MOON"))
     shown = open_page(f"{background.watch(tmp_path / 'runs')}?group=first")
     shown.page.wait_for_selector("h1:has-text('first')")
-    assert "client 37 in round 30: left out (sent SCAFFOLD)" in text(shown)
+    shown.page.wait_for_selector("text=client 37 in round 30: left out (sent SCAFFOLD)")
     shown.page.click("button:has-text('comparison second')")
     shown.page.wait_for_selector("h1:has-text('second')")
     shown.page.wait_for_selector(".chips button:has-text('FedDyn')")

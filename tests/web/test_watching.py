@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -242,6 +243,49 @@ def test_many_long_runs_stay_small(watch: Watch, tmp_path: Path) -> None:
     )
     assert numbers < 70_000
     assert len(page.to_json()) < 1_000_000
+
+
+def long_run(path: Path, seed: int, rounds: int = 6_000) -> FollowedRun:
+    rows = [row_of(i, train_loss=((i * 7919 + seed) % 9973) / 97 ** (1 + seed)) for i in range(rounds)]
+    return FollowedRun(WrittenRun(path, seed=seed).add(rows).finish().path, path.parent, 100)
+
+
+def test_a_long_run_has_its_whole_curve_before_its_rows_are_read(tmp_path: Path) -> None:
+    a, b = long_run(tmp_path / "a", 0), long_run(tmp_path / "b", 1)
+    for run in (a, b):
+        run.glimpse()
+        assert (run.done, run.reached, run.state) == (0, 6_000, "finished")
+        assert run.latest[-1]["round"] == 5_999
+    rounds = [[round for round, _ in run.curves["loss"].points()] for run in (a, b)]
+    assert (rounds[0][0], rounds[0][-1]) == (1, 6_000)
+    assert set(range(1, 5_800, 128)) <= set(rounds[0]) & set(rounds[1])  # so that they have a mean
+    unglimpsed = FollowedRun(a.path, tmp_path, 100)
+    for run in (a, unglimpsed):
+        run.look(math.inf)
+        assert (run.done, run.state) == (6_000, "finished")
+    assert a.curves["loss"].points() == unglimpsed.curves["loss"].points()
+    assert a.latest == unglimpsed.latest
+
+
+@pytest.mark.parametrize("line", [b"[" * 100, b'{"round": "x"}', b'{"round": 1e999}', b"3", b"\xff", b"{}"])
+def test_a_long_damaged_run_is_told_of_when_its_rows_are_read(
+    watch: Watch, tmp_path: Path, line: bytes
+) -> None:
+    bad = WrittenRun(tmp_path / "bad").path / "metrics.jsonl"
+    bad.write_bytes((line.ljust(150) + b"\n") * 6_000)
+    watch.look()
+    assert alerts(watch) == ["metrics.jsonl cannot be read after round 0"]
+
+
+def test_only_finite_numbers_are_drawn(watch: Watch, tmp_path: Path) -> None:
+    odd = [1.0, math.nan, None, True, "2", math.inf, 3]
+    WrittenRun(tmp_path / "a").add(row_of(i, drift=value) for i, value in enumerate(odd))
+    watch.look()
+    assert only(watch).curves["drift"].points() == [(1, 1.0), (7, 3)]
+    WrittenRun(tmp_path / "b").add([row_of(0, drift=10**400)])
+    watch._search()
+    watch.look()
+    assert alerts(watch) == ["metrics.jsonl cannot be read after round 0"]
 
 
 def applied(document: dict[str, Any], changes: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fedkeel.cli.advise_lines import advice_lines
 from fedkeel.cli.advise_page import headline, limit_rows, predicted_text, stability_rows
-from fedkeel.cli.constants import CONSTANT_HEADINGS, constant_notes, constant_rows
+from fedkeel.experiments.constants_page import constant_notes, constants_table
 from fedkeel.report.page.document import Document, Facts, Section, Table, Text, Tone, Verdict
 
 if TYPE_CHECKING:
@@ -56,7 +56,11 @@ def advice_document(page: AdvicePage) -> Document:
             ),
             Section(id="conditions", title="Conditions", blocks=(_theorems(page), _conditions(page))),
             Section(id="stability", title="Stability", blocks=(_stability(page),)),
-            Section(id="constants", title="Constants", blocks=(_constants(page), _notes(page))),
+            Section(
+                id="constants",
+                title="Constants",
+                blocks=(constants_table(page.found.as_dict()), _notes(page)),
+            ),
             Section(
                 id="caveats",
                 title="Where theory and practice differ",
@@ -110,12 +114,5 @@ def _stability(page: AdvicePage) -> Table:
     return Table(id="bounds", title=title, headings=headings, rows=rows, left=(0, 4), wide=(4,))
 
 
-def _constants(page: AdvicePage) -> Table:
-    rows = tuple((row[0].strip(), *row[1:]) for row in constant_rows(page.found))
-    headings = ("constant", *CONSTANT_HEADINGS)
-    title = "Constants, along and around the pilot"
-    return Table(id="constants-table", title=title, headings=headings, rows=rows, left=(0, 5), wide=(5,))
-
-
 def _notes(page: AdvicePage) -> Text:
-    return Text(id="constants-notes", paragraphs=constant_notes(page.found), listed=True)
+    return Text(id="constants-notes", paragraphs=constant_notes(page.found.as_dict()), listed=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +13,7 @@ import typer
 from fedkeel.cli import paths
 from fedkeel.errors import ConfigError, StorageError
 
+_NICENESS = 5  # training beside it goes first
 _EXAMPLES = """[bold]Examples[/]
 
 fedkeel watch
@@ -51,6 +53,7 @@ def watch(
         print(f"Watching {directory}: {guard.address}\nCtrl-C ends it; runs go on.", flush=True)
         if open_browser:
             typer.launch(guard.address)
+        os.nice(_NICENESS)
         with suppress(KeyboardInterrupt):
             serve(Watch(directory, control=control), listening, guard)
 

@@ -12,7 +12,7 @@ from fedkeel.errors import StorageError
 from fedkeel.experiments import COMPARISON_FILE, OUTCOME_FILE
 from fedkeel.experiments.comparison import Comparison, kept_trials
 from fedkeel.experiments.kept_runs import reported_run, told_apart
-from fedkeel.experiments.study_pages import study_sections
+from fedkeel.experiments.study_pages import study_document, study_sections
 from fedkeel.experiments.sweep_report import SWEEP_FILE, read_sweep, sweep_trials
 from fedkeel.report import FINAL, find_verdict, parse_measure, reachable_target
 from fedkeel.report.page.comparison import runs_document
@@ -22,6 +22,8 @@ from fedkeel.report.page.sweep import sweep_section
 from fedkeel.report.table_columns import COLUMNS
 from fedkeel.report.tables import Trial
 from fedkeel.studies import STUDY_FILE
+
+_MOST_NAMED = 5  # methods of a title
 
 
 class PageParts(NamedTuple):
@@ -91,11 +93,14 @@ def parts_of(directory: Path) -> PageParts:
         kept = kept_document(directory)
         return PageParts(kept.title, sections=kept.sections, whole=kept)
     if (directory / STUDY_FILE).exists() and (sections := study_sections(directory)):
-        return PageParts(f"Study in {directory.name}", sections=sections)
+        title = f"Study in {directory.name}"
+        return PageParts(title, sections=sections, whole=study_document(directory, title))
     if (directory / "manifest.json").exists():
         run = reported_run(directory)
         command = f"fedkeel run {shlex.quote(str(directory / 'experiment.toml'))}"
-        return PageParts(f"{run.trial.method} on {_data(run.manifest)}", (run,), commands=(command,))
+        title, file = f"{run.trial.method} on {_data(run.manifest)}", directory / "experiment.toml"
+        settings = file.read_text(encoding="utf-8") if file.exists() else ""
+        return PageParts(title, (run,), commands=(command,), settings=settings)
     found = sorted(path.parent for path in directory.rglob("manifest.json")) if directory.is_dir() else []
     if not found:
         raise StorageError(
@@ -195,4 +200,6 @@ def _data(manifest: Mapping[str, Any]) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
+    if len(names) > _MOST_NAMED:
+        return f"{len(names)} methods"
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -7,19 +7,27 @@ from pathlib import Path
 from typing import Any
 
 from fedkeel.errors import StorageError
+from fedkeel.experiments.constants_page import constants_section
 from fedkeel.experiments.robustness_page import robustness_section
 from fedkeel.files import read_whole, storage_errors, write_durably
 from fedkeel.jsonfiles import json_text, parse_object, sealed, unsealed
-from fedkeel.report.page.document import Axis, Chart, Document, Section, Series, Table, Text
+from fedkeel.report.page.document import Axis, Chart, Document, Facts, Section, Series, Table, Text, Verdict
 from fedkeel.report.page.rendering import write_page
 from fedkeel.report.page.runs import short
+from fedkeel.studies.description import read_description
+from fedkeel.tomlfile import flat
 
 StudyTable = tuple[tuple[str, ...], list[tuple[str, ...]]]
 
 
 def study_document(directory: Path, title: str) -> Document:
     """Return the page of a study."""
-    return Document(title=title, kind="study", sections=study_sections(directory))
+    return Document(
+        title=title,
+        kind="study",
+        verdict=_verdict(directory),
+        sections=(*study_sections(directory), _settings(directory)),
+    )
 
 
 def write_study(directory: Path, name: str, found: Mapping[str, Any], title: str) -> Path:
@@ -36,6 +44,7 @@ def study_sections(directory: Path) -> tuple[Section, ...]:
         "stability": stability_section,
         "interaction": interaction_section,
         "robustness": robustness_section,
+        "constants": constants_section,
     }
     for name, section in kinds.items():
         file = directory / f"{name}.json"
@@ -50,6 +59,23 @@ def study_sections(directory: Path) -> tuple[Section, ...]:
     return tuple(made)
 
 
+def _verdict(directory: Path) -> Verdict | None:
+    """Say in a sentence what came out, of studies whose sections do not begin with it."""
+    file = directory / "stability.json"
+    return Verdict(text=stability_verdict(_found(file))) if file.exists() else None
+
+
+def _settings(directory: Path) -> Section:
+    """Return what decides a study's numbers."""
+    settings = flat(read_description(directory)["settings"])
+    rows = tuple((name, _text(value)) for name, value in settings.items() if value is not None)
+    return Section(id="provenance", title="Provenance", blocks=(Facts(id="settings", rows=rows),))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json_text(value)
+
+
 def _found(file: Path) -> Any:
     """Return what a study wrote, its seal checked; before there were seals it was not below `methods`."""
     table = unsealed(parse_object(read_whole(file)))
@@ -62,12 +88,11 @@ def stability_section(found: Mapping[str, Mapping[str, Any]]) -> Section:
     first = next(iter(found.values()))
     parting = _lines({name: one["mean"] for name, one in found.items()})
     largest = _lines({name: one["largest"] for name, one in found.items()})
-    local = _lines(
-        {
-            f"{name}, round {one['round']}": one["distances"]
-            for name, each in found.items()
-            for one in each["local"]
-        }
+    local = tuple(
+        line.model_copy(update={"colour": colour, "dash": dash})
+        for colour, (name, each) in enumerate(found.items())
+        for dash, one in enumerate(each["local"])
+        for line in _lines({f"{name}, round {one['round']}": one["distances"]})
     )
     return Section(
         id="stability",
@@ -119,6 +144,19 @@ def stability_table(found: Mapping[str, Mapping[str, Any]]) -> StudyTable:
     ]
     local = (f"local, round {round}" for round in measured)
     return ("method", "‖x − x'‖ mean", "largest", "max |f − f'|", "max f − f'", *local, "R_u − R_e"), rows
+
+
+def stability_verdict(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """Say whose coupled runs end closest together; pairs are few, so that is no test."""
+    ranked = sorted(found.items(), key=lambda item: item[1]["mean"][-1])
+    ends = "; ".join(
+        f"{name} {one['mean'][-1]:.4g} (at most {one['largest'][-1]:.4g})" for name, one in ranked
+    )
+    first = ranked[0][1]
+    return (
+        f"Distance of runs that differ in one {first['replaced']}, after {len(first['mean']) - 1} rounds, "
+        f"mean over {len(first['clients'])} pairs: {ends}."
+    )
 
 
 def stability_text(found: Mapping[str, Any]) -> str:

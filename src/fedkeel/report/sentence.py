@@ -10,6 +10,7 @@ from fedkeel.report.measures import FINAL, Measure
 from fedkeel.report.ranking import Difference, RankedMethod
 
 MOST_SEEDS = 100  # more are never asked for
+_MOST_NAMED = 4  # methods of one kind; of more the first are named, tables and JSON have all
 _UNSCORED = "give the data a test set and the task that metric, or set evaluate_on to clients"
 _UNPROBED = "ask for the probe that reports it, more often where it left those rounds out"
 
@@ -73,7 +74,7 @@ def _comparison(winner: str, score: str, differences: Sequence[Difference], word
     if not differences:
         return f"{winner} reached {score}; there is no other method to compare it with."
     if differences[0].low is None:
-        gaps = _and([words.lead(d) for d in differences])
+        gaps = _some([words.lead(d) for d in differences])
         if differences[0].seeds == 0:
             return f"{winner} came first with {score}, {gaps}; no seed was finished by all of them."
         return (
@@ -84,11 +85,11 @@ def _comparison(winner: str, score: str, differences: Sequence[Difference], word
     unclear = [d for d in differences if not d.resolved]
     together = " The intervals hold for all pairs together." if len(differences) > 1 else ""
     if not unclear:
-        return f"{winner} won with {score}: {_and([words.gap(d) for d in clear])}.{together}"
-    against = _and([words.unclear(d) for d in unclear])
+        return f"{winner} won with {score}: {_some([words.gap(d) for d in clear])}.{together}"
+    against = _some([words.unclear(d) for d in unclear])
     text = f"No difference resolved between {winner}, first with {score}, and {against}"
     if clear:
-        text += f"; {winner} is {_and([words.gap(d) for d in clear])}"
+        text += f"; {winner} is {_some([words.gap(d) for d in clear])}"
     return f"{text}.{together} {_needed(winner, unclear)}"
 
 
@@ -99,7 +100,16 @@ def _needed(winner: str, unclear: Sequence[Difference]) -> str:
         f"for {d.other}"
         for d in sorted(unclear, key=lambda d: d.seeds_needed or MOST_SEEDS + 1)
     ]
+    if len(counts) > _MOST_NAMED:
+        counts = [f"from {counts[0]} to {counts[-1]}"]
     return f"Seeds to tell {winner} from them, if gaps and spreads stay as they are: {_and(counts)}."
+
+
+def _some(parts: Sequence[str]) -> str:
+    """Return all parts where they are few, else the first ones and how many others there are."""
+    if len(parts) <= _MOST_NAMED:
+        return _and(parts)
+    return _and([*parts[: _MOST_NAMED - 1], f"{len(parts) - _MOST_NAMED + 1} others"])
 
 
 def _and(parts: Sequence[str]) -> str:

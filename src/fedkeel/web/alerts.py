@@ -31,7 +31,7 @@ class LossWatch:
 
     def see(self, value: Any) -> str | None:
         """Look at the loss after another round."""
-        if not isinstance(value, int | float) or not math.isfinite(value):
+        if type(value) not in (float, int) or not math.isfinite(value):
             return None
         self._recent.append(value)
         if self._before is not None:
@@ -53,8 +53,8 @@ class RowAlerts:
 
     def see(self, row: Mapping[str, Any]) -> list[str]:
         """Return what is to be said of a round; rounds count from 1 there."""
-        number = row["round"] + 1
-        found = _left_out(row.get("left_out"), number)
+        number, left_out = row["round"] + 1, row.get("left_out")
+        found = _left_out(left_out, number) if left_out else []
         for column, watch in self._losses.items():
             text = watch.see(row.get(column))
             if text is not None:

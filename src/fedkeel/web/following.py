@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import statistics
 import time
 import tomllib
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, Literal
+
+from pydantic_core import from_json
 
 from fedkeel.report.page.runs import has_curve
 from fedkeel.running.requests import PAUSED_FILE, REQUEST_FILE
 from fedkeel.running.run_directory import INTERRUPTION_FILE, is_held
 from fedkeel.web.alerts import Alert, RowAlerts
 from fedkeel.web.finding import FoundGroup
+from fedkeel.web.glimpsing import glimpse
 from fedkeel.web.tailing import DamagedFile, FileStamp, LineTail, read_small
 from fedkeel.web.thinning import ThinnedCurve
 
@@ -26,7 +31,9 @@ RunStanding = Literal[
 ALIVE: tuple[RunStanding, ...] = ("running", "paused", "stalled")
 _MOST_COLUMNS = 60  # curves of a run; of more, as of norms per layer, the first
 _LATEST = 12  # rows that are kept as they are
+_AT_ONCE = 2_000  # rows that are taken together
 _WINDOW = 16  # rounds by which the next ones are estimated
+_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)  # rows
 _SLOWER, _LEAST_STALL = 20.0, 60.0  # times the usual round, and seconds, after which a run has stalled
 
 
@@ -49,7 +56,7 @@ class FollowedRun:
             name: FileStamp(path / name)
             for name in ("manifest.json", "experiment.toml", INTERRUPTION_FILE, PAUSED_FILE, REQUEST_FILE)
         }
-        self._seen_before = False
+        self.is_glimpsed = self._seen_before = False
         self._begin_rows()
         self._begin_timings()
         self._read_descriptions()
@@ -60,7 +67,7 @@ class FollowedRun:
         self._without_curve: set[str] = set()
         self.axes = {name: ThinnedCurve(self.most) for name in ("bytes", "gradients")}
         self.latest: deque[dict[str, Any]] = deque(maxlen=_LATEST)
-        self.cohort = self.left_out = self.left_out_in_all = 0
+        self.left_out_in_all = 0
         self._totals = {"bytes": 0, "gradients": 0}
         self._row_alerts = RowAlerts()
 
@@ -70,21 +77,48 @@ class FollowedRun:
         self.seconds = 0.0
         self.seconds_curve = ThinnedCurve(self.most)
 
+    def glimpse(self) -> None:
+        """Read a few rows of a long run from begin to end, so that its curves can be drawn at once."""
+        try:
+            rows = glimpse(self._rows.path)
+            for name, (rounds, values) in self._columns(rows).items():
+                self.curves[name].ahead = sorted(zip(rounds, values, strict=True))
+            self._keep_latest(rows)
+        except _UNREADABLE:  # which is said when it is read in its turn
+            self._begin_rows()
+        self.state, self.is_glimpsed = self._standing(), True
+
     def look(self, until: float) -> bool:
         """Read what is new until that time (of time.monotonic); tell whether anything has changed."""
         changed = self._read_descriptions()
-        changed |= self._read(self._rows, self._begin_rows, self._take_row, until)
-        changed |= self._read(self._timings, self._begin_timings, self._take_timing, until)
+        changed |= self._read(self._rows, self._begin_rows, self._take_rows, until)
+        changed |= self._read(self._timings, self._begin_timings, self._take_timings, until)
         before, self.state = self.state, self._standing()
-        if before != self.state:
+        if before != self.state or not self._seen_before:
             self._tell(before)
+        changed |= before != self.state or not self._seen_before
         self._seen_before = True
-        return changed or before != self.state
+        return changed
 
     @property
     def is_behind(self) -> bool:
         """Tell whether there are rows that have not been read yet."""
-        return self._rows.is_behind or self._timings.is_behind
+        return not self._seen_before or self._rows.is_behind or self._timings.is_behind
+
+    @property
+    def reached(self) -> int:
+        """Return the rounds that it has done, as far as its last rows say."""
+        return max(self.done, self.latest[-1]["round"] + 1) if self.latest else self.done
+
+    @property
+    def cohort(self) -> int:
+        """Return how many clients took part in its last round."""
+        return int(self.latest[-1]["cohort"]) if self.latest else 0
+
+    @property
+    def left_out(self) -> int:
+        """Return how many of them were left out of it."""
+        return len(self.latest[-1].get("left_out") or ()) if self.latest else 0
 
     def _read_descriptions(self) -> bool:
         changed = [name for name, stamp in self._stamps.items() if stamp.changed()]
@@ -98,7 +132,7 @@ class FollowedRun:
         return bool(changed)
 
     def _read(
-        self, tail: LineTail, begin: Callable[[], None], take: Callable[[Any], None], until: float
+        self, tail: LineTail, begin: Callable[[], None], take: Callable[[list[Any]], None], until: float
     ) -> bool:
         changed = False
         while not self.damage:
@@ -106,35 +140,55 @@ class FollowedRun:
                 anew, lines = tail.look()
                 if anew:
                     begin()
-                for line in lines:
-                    take(json.loads(line.decode()))
+                for start in range(0, len(lines), _AT_ONCE):
+                    take([from_json(line) for line in lines[start : start + _AT_ONCE]])
                 changed |= anew or bool(lines)
             except DamagedFile as problem:
                 self.damage = str(problem)
-            except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            except _UNREADABLE:
                 self.damage = f"{tail.path.name} cannot be read after round {self.done}"
             if not tail.is_behind or time.monotonic() > until:
                 break
         return changed
 
-    def _take_row(self, row: dict[str, Any]) -> None:
-        if row["round"] != self.done:
+    def _take_rows(self, rows: list[dict[str, Any]]) -> None:
+        if [row["round"] for row in rows] != list(range(self.done, self.done + len(rows))):
             raise ValueError("a round is missing")
-        self.done += 1
-        for name, value in row.items():
-            if type(value) is float or type(value) is int:  # as JSON has them; a bool is neither
-                curve = self.curves.get(name) or self._new_curve(name)
-                if curve is not None:
-                    curve.add(self.done, value)
-        self._totals["bytes"] += int(row["bytes_down"]) + int(row["bytes_up"])
-        self._totals["gradients"] += int(row.get("gradients") or 0)
-        for name, total in self._totals.items():
-            self.axes[name].add(self.done, total)
-        self.cohort, self.left_out = len(row["cohort"]), len(row.get("left_out") or ())
-        self.left_out_in_all += self.left_out
-        self.latest.append({**row, "cohort": self.cohort})
-        for text in self._row_alerts.see(row):
-            self.alert(text)
+        rounds = list(range(self.done + 1, self.done + 1 + len(rows)))
+        traffic = [int(row["bytes_down"]) + int(row["bytes_up"]) for row in rows]
+        self._add_up("bytes", rounds, traffic)
+        self._add_up("gradients", rounds, [int(row.get("gradients") or 0) for row in rows])
+        for name, column in self._columns(rows).items():
+            self.curves[name].add(*column)
+        self.done += len(rows)
+        self.left_out_in_all += sum(len(row.get("left_out") or ()) for row in rows)
+        self._keep_latest(rows)
+        for row in rows:
+            for text in self._row_alerts.see(row):
+                self.alert(text)
+
+    def _add_up(self, name: str, rounds: Sequence[int], values: Sequence[int]) -> None:
+        """Continue an axis: the sum of all values up to a round."""
+        sums = list(accumulate(values, initial=self._totals[name]))[1:]
+        self.axes[name].add(rounds, sums)
+        self._totals[name] = sums[-1]
+
+    def _columns(self, rows: list[dict[str, Any]]) -> dict[str, tuple[list[int], list[float]]]:
+        """Return the numbers of rows that have a curve, by columns: rounds, counted from 1, and values."""
+        found: dict[str, tuple[list[int], list[float]]] = {}
+        all_rounds = [row["round"] + 1 for row in rows]
+        for name in dict.fromkeys(chain.from_iterable(rows)):
+            if name in self._without_curve:
+                continue
+            rounds, values = _numbers(all_rounds, [row.get(name) for row in rows])
+            if values and (name in self.curves or self._new_curve(name) is not None):
+                found[name] = rounds, values
+        return found
+
+    def _keep_latest(self, rows: list[dict[str, Any]]) -> None:
+        for row in rows[-_LATEST:]:
+            if not self.latest or row["round"] > self.latest[-1]["round"]:
+                self.latest.append({**row, "cohort": len(row["cohort"])})
 
     def _new_curve(self, name: str) -> ThinnedCurve | None:
         """Begin a curve; None for columns that have none, and where there are too many."""
@@ -143,13 +197,16 @@ class FollowedRun:
             return None
         return self.curves.setdefault(name, ThinnedCurve(self.most))
 
-    def _take_timing(self, row: dict[str, Any]) -> None:
-        round, taken = int(row["round"]), float(row["seconds"])
-        self.seconds += taken
-        self.seconds_curve.add(round + 1, self.seconds)
-        self._recent.append(taken)
-        self.times[round] = taken
-        self.times.pop(round - _LATEST, None)
+    def _take_timings(self, rows: list[dict[str, Any]]) -> None:
+        rounds = [int(row["round"]) for row in rows]
+        taken = [float(row["seconds"]) for row in rows]
+        sums = list(accumulate(taken, initial=self.seconds))[1:]
+        self.seconds_curve.add([round + 1 for round in rounds], sums)
+        self.seconds = sums[-1]
+        self._recent.extend(taken)
+        self.times.update(zip(rounds[-_LATEST:], taken[-_LATEST:], strict=True))
+        for round in list(self.times)[:-_LATEST]:
+            del self.times[round]
 
     def limit(self, most: int) -> None:
         """Keep fewer points of each curve."""
@@ -204,7 +261,7 @@ class FollowedRun:
         if self.damage:
             return "damaged"
         end = self.manifest.get("end")
-        if isinstance(end, Mapping) and end.get("rounds") == self.done:
+        if isinstance(end, Mapping) and (self.is_behind or end.get("rounds") == self.done):
             return "finished"
         if is_held(self.path):
             return "paused" if self.paused else "stalled" if self._is_late() else "running"
@@ -239,6 +296,18 @@ class FollowedRun:
             self.alert(f"finished {after}", "good")
         elif before in ("paused", "stalled") and self.state == "running":
             self.alert(f"goes on {after}", "good")
+
+
+def _numbers(rounds: list[int], values: list[Any]) -> tuple[list[int], list[float]]:
+    """Return the values that are finite numbers as JSON has them (a bool is none), with their rounds."""
+    if {float, int}.issuperset(map(type, values)) and math.isfinite(sum(values)):
+        return rounds, values
+    kept = [
+        (round, value)
+        for round, value in zip(rounds, values, strict=True)
+        if type(value) in (float, int) and math.isfinite(value)
+    ]
+    return [round for round, _ in kept], [value for _, value in kept]
 
 
 def _json_object(path: Path) -> dict[str, Any] | None:

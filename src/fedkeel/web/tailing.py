@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 MOST_AT_ONCE = 4_000_000  # bytes of a file that are read at a time
 _LONGEST_LINE = 2_000_000
@@ -94,14 +97,21 @@ class LineTail:
 
     def _read(self) -> bytes:
         try:
-            handle = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            with opened(self.path) as file:
+                file.seek(self._offset)
+                return file.read(MOST_AT_ONCE)
         except OSError as problem:
             raise DamagedFile(f"{self.path.name} cannot be read: {problem.strerror}") from None
-        with open(handle, "rb") as file:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise DamagedFile(f"{self.path.name} is not a plain file")
-            file.seek(self._offset)
-            return file.read(MOST_AT_ONCE)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """Open a plain file that is no link."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with open(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise DamagedFile(f"{path.name} is not a plain file")
+        yield file
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:

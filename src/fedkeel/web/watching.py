@@ -83,6 +83,11 @@ class Watch:
         if now - self._searched >= _SEARCH_SECONDS:
             changed, self._searched = self._search(), now
         until = time.monotonic() + _LOOK_SECONDS
+        for run in self.runs.values():  # of new runs a few rows first: a page soon has a curve of each
+            if not run.is_glimpsed and time.monotonic() < until:
+                run.glimpse()
+                changed = True
+        until = time.monotonic() + _LOOK_SECONDS
         for run in sorted(self.runs.values(), key=lambda run: (run.state not in ALIVE, -run.last_sign)):
             if run.look(until):
                 changed = True

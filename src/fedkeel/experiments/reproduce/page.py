@@ -113,13 +113,13 @@ def _verdict(claims: list[JudgedClaim]) -> Verdict | None:
         return None
     counts = {finding: sum(one.finding == finding for one in claims) for finding in _TONES}
     many = f"{len(claims)} claim{'s' * (len(claims) != 1)}"
-    words = {
-        "hold": counts["holds"],
-        "fail": counts["does not hold"],
-        "cannot be told by these seeds": counts["not resolved"],
-        "were not run": len(claims) - sum(counts.values()),
-    }
-    parts = [f"{count} {word}" for word, count in words.items() if count]
+    words = (
+        (counts["holds"], "holds", "hold"),
+        (counts["does not hold"], "does not hold", "do not hold"),
+        (counts["not resolved"], "is not resolved by these seeds", "are not resolved by these seeds"),
+        (len(claims) - sum(counts.values()), "was not run", "were not run"),
+    )
+    parts = [f"{count} {one if count == 1 else several}" for count, one, several in words if count]
     tone: Tone = "good" if counts["holds"] == len(claims) else "bad" if counts["does not hold"] else "unclear"
     return Verdict(text=f"Of {many} of the paper, in these runs {', '.join(parts)}.", tone=tone)
 

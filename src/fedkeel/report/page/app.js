@@ -117,8 +117,8 @@
   window.document.getElementById("print").addEventListener("click", () => window.print());
   window.document.getElementById("all-csv").addEventListener("click", () => page.download(`${page.fileName(page.document.title)}.csv`, page.toCsv(page.allRows(page.document)), "text/csv"));
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => page.redraw());
-  window.addEventListener("beforeprint", () => page.redraw("light"));
-  window.addEventListener("afterprint", () => page.redraw());
+  window.addEventListener("beforeprint", () => page.redrawForPaper(true));
+  window.addEventListener("afterprint", () => page.redrawForPaper(false));
   const given = window.document.getElementById("fedkeel-document");
   if (given && given.textContent.trim()) page.update(JSON.parse(given.textContent));
 })();

@@ -12,7 +12,7 @@
       gridcolor: theme.rule, zerolinecolor: theme.rule, linecolor: theme.rule,
       tickfont: { size: 11.5, color: theme.quiet }, automargin: true, fixedrange: false,
     };
-    if (axis.percent) Object.assign(layout, { tickformat: ".0~%", hoverformat: ".2%" });
+    if (axis.percent) Object.assign(layout, { tickformat: ".2~%", hoverformat: ".2%" });
     if (axis.bytes && !axis.log) Object.assign(layout, { tickformat: "~s", ticksuffix: "B", hoverformat: ".3s" });
     return layout;
   }
@@ -36,8 +36,9 @@
 
   /* Draw what `make(theme)` returns ({ data, layout, x, y: the axes }) into a holder, now and whenever the colours change. */
   function plot(holder, make) {
-    const draw = (theme = colours()) => {
+    const draw = (theme = colours(), onPaper = false) => {
       const { data, layout } = ticked(make(theme));
+      if (onPaper) Object.assign(layout, { width: holder.clientWidth, height: holder.clientHeight });
       return Plotly.react(holder, data, layout, { displayModeBar: false, responsive: true, showTips: false });
     };
     drawn.add(draw);
@@ -55,12 +56,19 @@
     const every = Math.max(1, Math.ceil((last - first) / 7));
     const tickvals = [];
     for (let power = first; power <= last; power += every) for (const factor of factors) tickvals.push(Number(`${factor}e${power}`));
+    if (tickvals.filter((value) => value >= low && value <= high).length < 2) return {};  // too narrow for round numbers
     return { tickvals, ticktext: tickvals.map((value) => (axis.bytes ? fedkeelPage.bytes(value) : axis.percent ? `${number(100 * value)}%` : number(value))) };
   }
 
   const withTicks = (layout, values, axis) => (layout.type === "log" ? { ...layout, ...logTicks(values(), axis) } : layout);
 
-  const redraw = (theme) => { for (const draw of drawn) draw(theme ? colours(theme) : undefined); };
+  const redraw = () => { for (const draw of drawn) draw(); };
+
+  /* Before printing: in light colours, and as wide as on paper. */
+  function redrawForPaper(onPaper) {
+    document.documentElement.classList.toggle("paper", onPaper);
+    for (const draw of drawn) draw(onPaper ? colours("light") : undefined, onPaper);
+  }
   const forget = () => drawn.clear();
 
   /* Save a figure for a paper: light, with its legend, whatever the page looks like. */
@@ -209,5 +217,5 @@
     return { element: card.element, refresh: (next) => { block = next; card.refresh(); } };
   }
 
-  Object.assign(fedkeelPage, { layoutOf, bandTrace, chartCard, chartView, labelsView, redraw, forget });
+  Object.assign(fedkeelPage, { layoutOf, bandTrace, chartCard, chartView, labelsView, redraw, redrawForPaper, forget });
 })();

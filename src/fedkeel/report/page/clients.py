@@ -36,7 +36,7 @@ def clients_section(runs: Sequence[ReportedRun], columns: Sequence[str]) -> Sect
     if worst:
         blocks.append(SmallCurves(id="worst-curves", columns=worst))
     elif not tables:
-        hint = "Not measured in these runs: --probe clientaccuracy adds the worst tenth of clients."
+        hint = "Not measured in these runs: `--probe clientaccuracy` adds the worst tenth of clients."
         blocks.append(Text(id="clients-more", paragraphs=(hint,)))
     blocks += _left_out(runs)
     return Section(
@@ -85,7 +85,9 @@ def _visits(runs: Sequence[ReportedRun]) -> Iterator[Chart]:
     seen = Counter(client for row in run.trial.rows for client in row.get("cohort") or ())
     clients = run.manifest.get("data", {}).get("clients", max(seen) + 1)
     visits = [seen[client] for client in range(clients)]
-    title, note = "Visits", f"Of {run.name}; {len(run.trial.rows)} rounds. All methods draw the same cohorts."
+    title, note = "Visits", f"Of {run.name}; {len(run.trial.rows)} rounds."
+    if len({one.trial.method for one in runs}) > 1:
+        note += " All methods draw the same cohorts."
     if clients <= _EACH:
         series = Series(name="rounds", x=tuple(range(clients)), y=tuple(visits), kind="bars")
         x, y = Axis(label="client"), Axis(label="rounds that it took part in")

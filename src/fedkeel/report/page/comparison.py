@@ -60,7 +60,7 @@ def runs_document(
                 blocks=tuple(score_tables(trials, verdict, target, columns, subject)),
             ),
             drift_section(shown.columns),
-            generalisation_section(shown.columns),
+            generalisation_section(_not_zero(shown)),
             clients_section(runs, shown.columns),
             costs_section(runs, subject),
             settings_section(runs, settings),
@@ -79,11 +79,19 @@ def metrics_of(columns: Sequence[str], first: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*usual, *plain]))
 
 
+def _not_zero(shown: PageRuns) -> list[str]:
+    """Return the columns that are not 0 in all runs, as E_O is where training losses fall all the time."""
+    columns = [run.columns for run in shown.curves]
+    return [name for name in shown.columns if any(any(each[name].values) for each in columns if name in each)]
+
+
 def _curves(shown: PageRuns, verdict: ComparisonVerdict, target: float | None) -> Curves:
     metric = parse_measure(verdict.measure).metric
     metrics = metrics_of(shown.columns, metric)
     marked = target if metrics[:1] == (metric,) and not is_diagnostic(metric) else None
-    note = "Line: mean over seeds; band: worst to best seed. Unfinished and diverged runs are thin lines."
+    seeds = {run.seed for run in shown.curves}
+    note = "Line: mean over seeds; band: worst to best seed. " if len(seeds) > 1 else ""
+    note += "Unfinished and diverged runs are thin lines." if len(shown.curves) > 1 else ""
     if shown.thinned:
         note += " Long runs are thinned out on this page: `fedkeel export` writes every round."
     return Curves(id="explorer", title="Over the run", metrics=metrics, target=marked, note=note)

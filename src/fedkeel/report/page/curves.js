@@ -5,6 +5,7 @@
   const AXES = { rounds: "Rounds", bytes: "Bytes", gradients: "Gradient steps", seconds: "Seconds" };
   const AXIS_LABELS = { rounds: "communication rounds", bytes: "bytes sent, down and up, all clients", gradients: "minibatch gradients, all clients", seconds: "seconds" };
   const hidden = { methods: new Set(), seeds: new Set() };  // shared by all curves of a page
+  const MANY = 8;  // methods; the bands of more hide each other, unless asked for
   const listeners = new Set();
   const settings = new Map();  // a block's controls, kept when a document is updated
 
@@ -167,7 +168,7 @@
   }
 
   function seedChips() {
-    const list = el("ul", { class: "chips", "aria-label": "Seeds: shown or hidden" });
+    const list = el("ul", { class: "chips seeds", "aria-label": "Seeds: shown or hidden" });
     let built = "";
     const rebuild = () => {
       const seeds = [...new Set(fedkeelPage.document.runs.map((run) => run.seed))].sort((a, b) => a - b);
@@ -200,7 +201,7 @@
 
   function curvesView(first) {
     let block = first;
-    if (!settings.has(block.id)) settings.set(block.id, { metric: block.metrics[0], axis: "rounds", width: 1, logX: false, logY: false, each: false, band: true });
+    if (!settings.has(block.id)) settings.set(block.id, { metric: block.metrics[0], axis: "rounds", width: 1, logX: false, logY: false, each: false, band: methodsOf(fedkeelPage.document).length <= MANY });
     const controls = settings.get(block.id);
     const set = (key) => (value) => { controls[key] = value; refresh(); };
     const series = () => seriesOf(fedkeelPage.document, controls.metric, true);
@@ -219,14 +220,16 @@
     const slider = el("input", { type: "range", min: "1", max: "50", value: String(controls.width), "aria-label": "Smoothing: mean of so many evaluations", on: { input: () => { controls.width = Number(slider.value); width.textContent = controls.width; refresh(); } } });
     const width = el("output", {}, String(controls.width));
     const axes = () => Object.fromEntries(Object.entries(AXES).filter(([axis]) => axis === "rounds" || fedkeelPage.document.runs.some((run) => run.axes[axis]?.values.length)));
+    const bySeed = [  // of no use with one seed
+      segments(`${block.id}-seeds`, "· Seeds", { mean: "Mean", each: "Every seed" }, controls.each ? "each" : "mean", (value) => set("each")(value === "each")),
+      checkbox("band", controls.band, set("band")),
+    ];
     const bar = el("div", { class: "controls" },
       el("div", { class: "control" }, metric),
       segments(`${block.id}-axis`, "against", axes(), controls.axis, set("axis")),
       el("div", { class: "control" }, el("span", {}, "Smoothing"), slider, width),
       checkbox("log x", controls.logX, set("logX")),
-      checkbox("log y", controls.logY, set("logY")),
-      segments(`${block.id}-seeds`, "· Seeds", { mean: "Mean", each: "Every seed" }, controls.each ? "each" : "mean", (value) => set("each")(value === "each")),
-      checkbox("band", controls.band, set("band")));
+      checkbox("log y", controls.logY, set("logY")), ...bySeed);
 
     const make = (theme) => {
       const x = { label: AXIS_LABELS[controls.axis], log: controls.logX, bytes: controls.axis === "bytes" };
@@ -256,6 +259,8 @@
       card.holder.on("plotly_unhover", () => { legend.update(null); say(null); });
     });
     function refresh() {
+      const one = new Set(fedkeelPage.document.runs.map((run) => run.seed)).size < 2;
+      bySeed.forEach((control) => { control.hidden = one; });
       legend.rebuild(); seeds.rebuild(); say(null); card.refresh();
     }
     fillMetrics();
@@ -283,7 +288,7 @@
   }
 
   function smallCurvesView(first) {
-    const controls = { width: 1, axis: "rounds", each: false, band: true };
+    const controls = { width: 1, axis: "rounds", each: false, band: methodsOf(fedkeelPage.document).length <= MANY };
     const all = () => first.columns.flatMap((column) => seriesOf(fedkeelPage.document, column, false));
     const legend = methodChips(() => [...new Map(all().map((one) => [one.method, one])).values()], null);
     const cards = first.columns.map((column) => smallView(first, column, controls));

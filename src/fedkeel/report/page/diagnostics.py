@@ -45,7 +45,7 @@ def drift_section(columns: Sequence[str]) -> Section:
     if missing:
         asked = " ".join(f"--probe {name}" for name in missing)
         blocks.append(
-            Text(id="drift-more", paragraphs=(f"Not measured in these runs; for more add {asked}.",))
+            Text(id="drift-more", paragraphs=(f"Not measured in these runs; for more add `{asked}`.",))
         )
     return Section(
         id="drift",
@@ -58,6 +58,8 @@ def drift_section(columns: Sequence[str]) -> Section:
 def generalisation_section(columns: Sequence[str]) -> Section:
     """Return the panel on training against test loss; stability needs runs of its own."""
     found = _of_kinds(columns, _GENERALISATION)
+    if "losses/gap" in found:  # the same numbers
+        found = [name for name in found if name != "excess/generalisation"]
     blocks: list[Block] = []
     if found:
         blocks.append(SmallCurves(id="generalisation-curves", columns=tuple(found)))
@@ -69,7 +71,7 @@ def generalisation_section(columns: Sequence[str]) -> Section:
     hints = []
     if missing:
         asked = " ".join(f"--probe {name}" for name in missing)
-        hints.append(f"Not measured in these runs; for more add {asked}.")
+        hints.append(f"Not measured in these runs; for more add `{asked}`.")
     hints.append(
         "How far two runs part that differ in one client or sample takes runs of its own: "
         "`fedkeel study stability`; `fedkeel report` shows its directory beside runs."

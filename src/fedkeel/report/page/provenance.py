@@ -20,10 +20,12 @@ def settings_section(runs: Sequence[ReportedRun], shared: str) -> Section:
     if table is not None:
         blocks.append(table)
     else:
-        same = "All runs have the same settings, but for method and seed." if len(runs) > 1 else "One run."
-        blocks.append(Text(id="same-settings", paragraphs=(same,)))
+        same = "All runs have the same settings, but for method and seed."
+        alone = "One run: nothing to compare its settings with."
+        blocks.append(Text(id="same-settings", paragraphs=(same if len(runs) > 1 else alone,)))
     if shared.strip():
-        blocks.append(Code(id="shared", title="What all runs share", text=shared.strip(), folded=True))
+        title = "What all runs share" if len(runs) > 1 else "Its settings"
+        blocks.append(Code(id="shared", title=title, text=shared.strip(), folded=len(runs) > 1))
     return Section(id="settings", title="Configuration", about="", blocks=tuple(blocks))
 
 

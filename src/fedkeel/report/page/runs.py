@@ -28,7 +28,7 @@ _ABOUT = {
     "global_update": "‖x_{t+1} − x_t‖²: how far a round moved the model.",
     "losses/participation_gap": "Loss of clients that never take part minus that of those that do.",
     "excess/generalisation": "E_G: test loss minus training loss.",
-    "excess/optimisation": "E_O: training loss minus the best known.",
+    "excess/optimisation": "E_O: training loss minus the lowest known, given to the probe or seen so far.",
 }
 _LABELS = {
     "train_loss": "loss while training",

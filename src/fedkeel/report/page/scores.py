@@ -77,7 +77,9 @@ def _notes(
     if any(name not in COST_COLUMNS for name in columns):
         what = "after the last round" if measure == FINAL else f"({measure.label})"
         where = "" if is_diagnostic(measure.metric) else ", on the test set"
-        yield f"Mean ± standard deviation over seeds. Ranked by {measure.metric}{where} {what}."
+        if len({trial.seed for trial in trials}) > 1:
+            yield "Mean ± standard deviation over seeds."
+        yield f"Ranked by {measure.metric}{where} {what}."
         if any(why_diverged(trial) for trial in trials):
             yield "Means are of the seeds that did not diverge; a method with a diverged seed is not ranked."
     if target is not None and any(name in COST_COLUMNS for name in columns):

@@ -73,4 +73,4 @@ def _place(place: tuple[float, str]) -> float | str:
 
 def _spread(numbers: list[float]) -> bool:
     """Tell whether numbers are better told apart on a logarithmic axis."""
-    return len(numbers) > 2 and min(numbers) > 0 and max(numbers) / min(numbers) > 50
+    return len(numbers) > 2 and min(numbers) > 0 and max(numbers) / min(numbers) >= 10
