@@ -16,11 +16,11 @@ from fedkeel.flower.envelope import Envelope, WrongTensors, packed, unpacked
 from fedkeel.flower.options import RunConfig, flattened
 from fedkeel.flower.rehearsal import processes
 from fedkeel.flower.rehearsal.app_files import write_app
-from fedkeel.flower.rehearsal.rehearsal import check_port, free_ports, read_app
+from fedkeel.flower.rehearsal.ports import check_port, free_ports
+from fedkeel.flower.rehearsal.rehearsal import read_app
 
-SLEEPER = (
-    "import subprocess, time; subprocess.Popen(['sleep', '99']); print('up', flush=True); time.sleep(99)"
-)
+CHILD = "subprocess.Popen(['sleep', '99'], start_new_session={})"
+SLEEPER = f"import subprocess, time; {CHILD.format(False)}; print('up', flush=True); time.sleep(99)"
 
 
 def started(tmp_path: Path, code: str = SLEEPER) -> processes.Process:
@@ -33,26 +33,36 @@ def started(tmp_path: Path, code: str = SLEEPER) -> processes.Process:
     return made
 
 
-def test_a_process_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
-    one = started(tmp_path)
+@pytest.mark.parametrize("own_session", [False, True])
+def test_a_process_is_ended_with_all_that_it_started(tmp_path: Path, own_session: bool) -> None:
+    one = started(tmp_path, SLEEPER.replace("=False", f"={own_session}"))
     assert one.alive
-    assert len(processes._members(one.pid)) == 2
+    assert len(one.members()) == 2
     assert processes.stop([one]) == []
     assert not one.alive
-    assert not processes._group_lives(one.pid)
+    assert not one.members()
 
 
-def test_so_are_children_of_one_that_has_ended(tmp_path: Path) -> None:
-    one = started(tmp_path, SLEEPER.replace("time.sleep(99)", "0"))
+@pytest.mark.parametrize("own_session", [False, True])
+def test_so_are_children_of_one_that_has_ended(tmp_path: Path, own_session: bool) -> None:
+    one = started(tmp_path, SLEEPER.replace("=False", f"={own_session}").replace("time.sleep(99)", "0"))
     while one.alive:
         pass
+    assert len(one.members()) == 1
     assert processes.stop([one]) == []
-    assert not processes._group_lives(one.pid)
+    assert not one.members()
+
+
+def test_what_does_not_listen_is_ended_too(tmp_path: Path) -> None:
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True)"
+    one = started(tmp_path, f"{deaf}; time.sleep(99)")
+    processes.kill(one)
+    assert not one.members()
 
 
 def test_a_stranger_with_the_same_number_is_left_alone(tmp_path: Path) -> None:
     one = started(tmp_path)
-    stranger = one._replace(started="1")
+    stranger = one._replace(started="1", mark="another")
     assert not stranger.alive
     processes.stop([stranger])
     assert one.alive

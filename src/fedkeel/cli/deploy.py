@@ -100,11 +100,16 @@ def up(
     """
     from fedkeel.flower.rehearsal.following import follow, forget_status  # noqa: PLC0415  heavy
     from fedkeel.flower.rehearsal.rehearsal import Rehearsal, find_command  # noqa: PLC0415
+    from fedkeel.running.ending import MODEL_FILE  # noqa: PLC0415
     from fedkeel.running.run_directory import read_rows  # noqa: PLC0415
 
     lines, config = _configuration(directory, settings or [], run_dir)
     find_command("flower-superlink")
     run_dir = directory / config.options.run_dir
+    if (run_dir / MODEL_FILE).exists() and len(read_rows(run_dir)) >= config.experiment.rounds:
+        _say(f"{run_dir}: this run is finished; another one needs another directory: --run-dir")
+        _print_end(run_dir)
+        return
     forget_status(run_dir)
     _say(f"starting a SuperLink and {config.options.clients} nodes ({_security(insecure)})")
     with _ended_cleanly(run_dir), Rehearsal(directory, port=port, secure=not insecure) as rehearsal:

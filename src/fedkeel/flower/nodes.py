@@ -14,7 +14,7 @@ from fedkeel.flower.replies import check_version
 from fedkeel.version import __version__
 
 _MOST_SAMPLES = 2**40
-_POLL = 0.25  # seconds
+_POLL = 1.0  # seconds: a SuperNode asks for messages every three
 _HELLO_SECONDS = 120.0  # after which a node that has not answered is asked again
 
 _logger = logging.getLogger("fedkeel")
