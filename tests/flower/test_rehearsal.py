@@ -7,14 +7,16 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 import fedkeel as fk
-from fedkeel.flower.envelope import Envelope, WrongTensors, packed, unpacked
+from fedkeel.flower.envelope import HELLO, Envelope, WrongTensors, packed, unpacked
+from fedkeel.flower.node import answer
 from fedkeel.flower.options import RunConfig, flattened
-from fedkeel.flower.rehearsal import processes
+from fedkeel.flower.rehearsal import app_files, processes
 from fedkeel.flower.rehearsal.app_files import write_app
 from fedkeel.flower.rehearsal.ports import check_port, free_ports
 from fedkeel.flower.rehearsal.rehearsal import read_app
@@ -95,6 +97,20 @@ def test_the_app_that_is_written_is_complete(tmp_path: Path, method: str) -> Non
     made = names["deployment"]
     assert isinstance(made, fk.flower.Deployment)
     assert len(made.at_server(config, [10, 20, 30]).federation) == 3
+
+
+@pytest.mark.parametrize("model", ["mlp", "logistic", "cnn", "resnet20"])
+def test_an_app_with_another_model_fits_its_data(tmp_path: Path, model: str) -> None:
+    files = write_app(tmp_path / "app", method="fedavg", model=model, nodes=2, rounds=2)
+    names: dict[str, Any] = {}
+    exec(compile(files[2].read_text().partition("server = ")[0], "app.py", "exec"), names)
+    config = flattened(read_app(tmp_path / "app"))
+    reply = answer(names["deployment"], HELLO, Envelope({}), config, {"client": 1, "state": str(tmp_path)})
+    assert reply.values.get("samples") == 788, reply.values
+
+
+def test_every_model_is_offered_but_those_for_text() -> None:
+    assert {*app_files._MODELS} == {*fk.models.names()} - {"char_lstm"}
 
 
 def test_nothing_is_written_over(tmp_path: Path) -> None:

@@ -191,12 +191,13 @@ class Rehearsal:
         return done.stdout
 
     def start_process(self, name: str, command: Sequence[str], folder: Path) -> Process:
-        """Start a process of the rehearsal and remember it."""
+        """Start a process of the rehearsal and remember it; what is left of one of that name is ended."""
+        self.end_process(name)
         log = self.folder / f"{name}.log"
         log.unlink(missing_ok=True)
         with uninterrupted():  # what is started is written down too
             made = processes.start(name, command, folder=folder, log=log, env=self.environment())
-            self.processes = [*(one for one in self.processes if one.name != name), made]
+            self.processes = [*self.processes, made]
             self._write_state()
         return made
 
