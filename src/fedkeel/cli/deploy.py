@@ -107,10 +107,10 @@ def up(
         _say(f"{run_dir}: this run is finished; another one needs another directory: --run-dir")
         _print_end(run_dir)
         return
-    forget_status(run_dir)
     _say(f"starting a SuperLink and {config.options.clients} nodes ({_security(insecure)})")
     with _ended_cleanly(run_dir), Rehearsal(directory, port=port, secure=not insecure) as rehearsal:
         rehearsal.run_dir = run_dir.resolve()
+        forget_status(run_dir)
         run_id = rehearsal.submit({"set": "\n".join(lines)})
         _say(f"SuperLink on 127.0.0.1:{rehearsal.port}, run {run_id}; logs in {rehearsal.folder}")
         rounds = config.experiment.rounds

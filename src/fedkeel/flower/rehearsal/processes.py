@@ -93,17 +93,19 @@ def _signal_all(processes: Sequence[Process], number: signal.Signals) -> None:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
         told |= members
-        _reap(processes)
         if not members:
-            return
+            break
         time.sleep(0.05)
+    _reap(processes)
 
 
 def _reap(processes: Sequence[Process]) -> None:
     """Hear of the end of those that this process started; of others their own parent hears."""
     for one in processes:
-        if one.pid in _started and _started[one.pid].poll() is not None:
-            del _started[one.pid]
+        if one.pid in _started and not one.members():
+            with suppress(subprocess.TimeoutExpired):
+                _started[one.pid].wait(_PATIENCE)
+                del _started[one.pid]
 
 
 def _marked(mark: str) -> set[int]:
