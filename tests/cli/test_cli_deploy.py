@@ -7,8 +7,11 @@ import shutil
 import socket
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from fedkeel.flower.status import ServerStatus, write_status
 
 flower_is_installed = pytest.mark.skipif(
     shutil.which("flower-superlink", path=str(Path(sys.executable).parent)) is None,
@@ -34,6 +37,7 @@ def test_init_says_where_ones_own_part_is_and_how_to_go_on(fedkeel) -> None:
         (("init", "new", "--method", "scafold"), 2, "did you mean 'SCAFFOLD'"),
         (("init", "new", "--model", "mpl"), 2, "mlp"),
         (("init", "new", "--nodes", "0"), 2, "--nodes"),
+        (("init", "new", "--model", "char_lstm"), 2, "an app learns the digits at first"),
         (("init", "1st"), 2, "begins with a letter"),
         (("init", "hospitals"), 6, "is there already and not empty"),
         (("up", "nowhere"), 2, "fedkeel deploy init DIR"),
@@ -57,6 +61,13 @@ def test_status_and_down_before_anything_was_up(fedkeel, hospitals: Path) -> Non
     assert "nothing is running" in fedkeel("deploy", "status", hospitals).stdout
     assert json.loads(fedkeel("deploy", "status", hospitals, "--json").stdout)["processes"] == []
     assert "nothing is running" in fedkeel("deploy", "down", hospitals).stdout
+
+
+@pytest.mark.parametrize("state", ["running", "stopped"])
+def test_status_says_how_to_go_on_where_nothing_runs_any_more(fedkeel, hospitals: Path, state: Any) -> None:
+    write_status(hospitals / "runs/deployment", ServerStatus(state, clients=2, round=4, rounds=10))
+    told = fedkeel("deploy", "status", hospitals).stdout
+    assert "the run stopped after 4 of 10 rounds; go on with it: fedkeel deploy up hospitals" in told
 
 
 @flower_is_installed

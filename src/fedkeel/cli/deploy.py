@@ -145,7 +145,7 @@ def status(directory: App = Path(), as_json: opt.Json = False) -> None:
     if not alive:
         lines = ["nothing is running"]
     if server is not None:
-        lines.append(_described(server))
+        lines.append(_described(server, directory, alive=bool(alive)))
     lines.append(f"the run is kept in {run_dir}")
     _say("\n".join(lines))
 
@@ -200,9 +200,12 @@ def _waiting() -> Any:
     return told
 
 
-def _described(server: ServerStatus) -> str:
+def _described(server: ServerStatus, directory: Path, *, alive: bool) -> str:
     if server.state == "failed":
         return f"the run failed: {server.message}"
+    if server.state == "stopped" or (server.state != "finished" and not alive):
+        line = f"fedkeel deploy up {shlex.quote(str(directory))}"
+        return f"the run stopped after {server.round} of {server.rounds} rounds; go on with it: {line}"
     if server.state == "waiting":
         return f"the server waits for its nodes: {server.online} of {server.clients} have answered"
     ended = " and has ended" if server.state == "finished" else ""

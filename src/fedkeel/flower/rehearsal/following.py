@@ -55,6 +55,8 @@ def follow(
             return status
         if status is not None and status.state == "failed":
             raise RunFailed(status.message, status.exit_code)
+        if status is not None and status.state == "stopped":
+            raise RunFailed(f"somebody stopped the run after {status.round} of {status.rounds} rounds")
         _check_alive(rehearsal, begun=status is not None and status.state == "running")
         if time.monotonic() - heard > silence:
             heard, silence = time.monotonic(), 2 * silence
