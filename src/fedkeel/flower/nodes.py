@@ -121,16 +121,17 @@ class Registry:
             self.clock.tick()
 
     def _raise_refused(self) -> None:
-        node, reason = next(iter(self._refused.items()))
-        raise DataError(f"node {node} cannot take part: {reason}")
+        raise DataError(next(iter(self._refused.values())))
 
     def _hear(self, node: int, reply: Envelope | LinkError) -> None:
         try:
             hello = read_hello(reply, self.clients)
             self._welcome(node, hello)
         except UnusableClient as problem:
-            _logger.warning("node %d cannot take part: %s", node, problem)
-            self._refused[node] = str(problem)
+            client = None if isinstance(reply, LinkError) else reply.values.get("client")
+            who = f"client {client} on node {node}" if isinstance(client, int) else f"node {node}"
+            self._refused[node] = f"{who} cannot take part: {problem}"
+            _logger.warning(self._refused[node])
 
     def _welcome(self, node: int, hello: Hello) -> None:
         before = self._samples.setdefault(hello.client, hello.samples)
