@@ -167,6 +167,12 @@ def fedkeel(*words: str | Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """Return the exit code of a process, and what it has printed."""
+    told, _ = process.communicate()
+    return process.returncode, told
+
+
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("deployed") / "trial"
@@ -254,27 +260,30 @@ def test_a_server_that_is_killed_and_stopped_ends_in_the_same_model(rehearsal: R
     rehearsal._lock.close()  # as if `deploy up` had been killed with it
     assert len(read_rows(run_dir)) < 3
     project = app / "pyproject.toml"  # now an app as users have them
-    project.write_text("".join(line for line in project.open() if not line.startswith("mischief")))
+    lines = project.read_text().splitlines(keepends=True)
+    project.write_text("".join(line for line in lines if not line.startswith("mischief")))
     same_line = ("deploy", "up", app, "--run-dir", run_dir, "--set", "method=scaffold", "--set", "rounds=3")
 
-    refused = fedkeel(*same_line)
-    assert "fedkeel deploy down" in refused.communicate()[0]
-    assert refused.returncode == 6
-    ended, _ = fedkeel("deploy", "down", app).communicate()
-    assert {*ended.strip().removeprefix("ended ").split(", ")} == {"node0", "node1", "node2"}
+    code, told = ended(fedkeel(*same_line))
+    assert "fedkeel deploy down" in told
+    assert code == 6
+    code, told = ended(fedkeel("deploy", "down", app))
+    assert {*told.strip().removeprefix("ended ").split(", ")} == {"node0", "node1", "node2"}
     assert not left_running(app)
 
     forget_status(run_dir)  # what the killed server said
     stopped = fedkeel(*same_line)
     wait_until(lambda: (now := read_status(run_dir)) is not None and now.state == "running")
     stopped.send_signal(signal.SIGINT)
-    told, _ = stopped.communicate()
+    code, told = ended(stopped)
     assert "everything is taken down" in told
-    assert stopped.returncode == 130
+    assert code == 130
     assert not left_running(app)
 
-    assert fedkeel(*same_line).wait() == 0
+    code, told = ended(fedkeel(*same_line))
+    assert code == 0, told
     assert_equals_simulation(run_dir, fk.SCAFFOLD(), rounds=3)
     assert not left_running(app)
-    assert fedkeel("report", run_dir, "--out", app / "page.html").wait() == 0
+    code, told = ended(fedkeel("report", run_dir, "--out", app / "page.html"))
+    assert code == 0, told
     assert (app / "page.html").exists()
