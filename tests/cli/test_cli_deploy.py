@@ -83,6 +83,16 @@ def test_a_port_in_use_is_named_and_nothing_is_left(fedkeel, hospitals: Path) ->
 
 
 @flower_is_installed
+def test_code_that_does_not_load_is_named_before_anything_starts(fedkeel, hospitals: Path) -> None:
+    code = hospitals / "hospitals/app.py"
+    code.write_text(code.read_text() + "\nimport nosuchmodule\n")
+    told = fedkeel("deploy", "up", hospitals, code=2).stderr
+    assert "hospitals: its code does not load: ModuleNotFoundError: No module named 'nosuchmodule'" in told
+    assert "app.py" in told
+    assert not (hospitals / ".deploy").exists()
+
+
+@flower_is_installed
 def test_a_certificate_of_another_authority_is_named_and_nothing_is_left(fedkeel, hospitals: Path) -> None:
     from fedkeel.flower.rehearsal.keys import make_certificates
 

@@ -96,7 +96,7 @@ def up(
     Traffic is encrypted and every node has a key of its own, as on real machines. Ctrl-C takes all down too.
     """
     from fedkeel.flower.rehearsal.following import follow, forget_status  # noqa: PLC0415  heavy
-    from fedkeel.flower.rehearsal.rehearsal import Rehearsal, find_command  # noqa: PLC0415
+    from fedkeel.flower.rehearsal.rehearsal import Rehearsal, check_app, find_command  # noqa: PLC0415
     from fedkeel.running.ending import MODEL_FILE  # noqa: PLC0415
     from fedkeel.running.run_directory import read_rows  # noqa: PLC0415
 
@@ -107,6 +107,7 @@ def up(
         _say(f"{run_dir}: this run is finished; another one needs another directory: --run-dir")
         _print_end(run_dir)
         return
+    check_app(directory)
     _say(f"starting a SuperLink and {config.options.clients} nodes ({_security(insecure)})")
     with _ended_cleanly(run_dir), Rehearsal(directory, port=port, secure=not insecure) as rehearsal:
         rehearsal.run_dir = run_dir.resolve()

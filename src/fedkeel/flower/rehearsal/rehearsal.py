@@ -295,6 +295,25 @@ def read_app(app: Path) -> dict[str, Any]:
     return dict(config)
 
 
+def check_app(app: Path) -> None:
+    """Load an app's code once, in a process of its own: Flower does not say what is wrong with it."""
+    try:
+        table = tomllib.loads((app / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["components"]
+        modules = sorted({str(table[name]).partition(":")[0] for name in ("serverapp", "clientapp")})
+    except (KeyError, TypeError):
+        raise ConfigError(
+            f"{app / 'pyproject.toml'}: lacks serverapp or clientapp in [tool.flwr.app.components]: see what "
+            "`fedkeel deploy init` writes"
+        ) from None
+    code = "import importlib, sys; [importlib.import_module(name) for name in sys.argv[1:]]"
+    command = [sys.executable, "-c", code, *modules]
+    done = subprocess.run(command, cwd=app, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        where = [line.strip() for line in done.stderr.splitlines() if str(app.resolve()) in line]
+        told = [line for line in done.stderr.splitlines() if line.strip()][-1:]
+        raise ConfigError(f"{app}: its code does not load: {'; '.join([*told, *where[-1:]])}")
+
+
 def read_state(app: Path) -> dict[str, Any]:
     """Return what is known of a rehearsal, nothing where there never was one."""
     try:
