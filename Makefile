@@ -66,9 +66,9 @@ examples: $(STAMP)  ## the Transformer and the notebooks, with the packages they
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,examples]"
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest tests/test_docs.py -k "transformer or notebook" -rs
 
-flower: $(STAMP)  ## a deployment with real Flower processes on loopback (at most ten minutes)
+flower: $(STAMP)  ## a deployment with real Flower processes on loopback (at most fifteen minutes)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,flower]"
-	FEDKEEL_FLOWER=1 OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= timeout --kill-after=30 600 \
+	FEDKEEL_FLOWER=1 OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= timeout --kill-after=30 900 \
 		$(BIN)/python -m pytest tests/flower -rs
 
 site: $(STAMP)  ## build docs/ as a site in build/site, strictly, and run its commands and snippets (four minutes)

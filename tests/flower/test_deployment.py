@@ -272,6 +272,19 @@ def test_too_few_answers_end_the_run_and_it_goes_on_when_they_are_back(tmp_path:
     assert_same(deploy(tmp_path, "scaffold"), simulation("scaffold"))
 
 
+def test_a_server_that_is_stopped_says_how_far_it_was(tmp_path: Path) -> None:
+    def stopped(client: int, reply: Envelope) -> Envelope:
+        if reply.values["round"] == 1:
+            raise SystemExit(0)  # so does Flower at SIGTERM
+        return reply
+
+    with pytest.raises(SystemExit):
+        deploy(tmp_path, "scaffold", stopped)
+    status = read_status(tmp_path / "run")
+    assert status is not None
+    assert (status.state, status.round, status.rounds) == ("stopped", 1, 3)
+
+
 @pytest.mark.parametrize("method", ["scaffold", "stages((feddyn(0.1), 2), fedavg)"])
 @pytest.mark.parametrize("at", [1, 3, 4, 6, 8])
 def test_a_server_killed_at_any_message_and_resumed_ends_in_the_same_model(

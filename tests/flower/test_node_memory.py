@@ -36,6 +36,14 @@ def test_a_refused_version_is_dropped_when_the_next_is_made_from_the_one_before(
     assert kept.versions() == [3, 8]
 
 
+def test_a_message_that_comes_late_a_second_time_drops_nothing_newer(tmp_path: Path) -> None:
+    kept = MemoryDirectory(tmp_path)
+    kept.write(3, tensors(3.0), base=0)
+    kept.write(4, tensors(4.0), base=3)
+    kept.write(3, tensors(3.0), base=0)  # the message of round 2 once more
+    assert kept.read(4)["method.c_i"].equal(torch.full((3,), 4.0))
+
+
 @pytest.mark.parametrize("name", ["00000002.safetensors", "00000002.json"])
 @pytest.mark.parametrize("damage", ["absent", "cut", "flipped"])
 def test_a_damaged_version_counts_as_lost(tmp_path: Path, name: str, damage: str) -> None:

@@ -7,20 +7,22 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 import fedkeel as fk
-from fedkeel.flower.envelope import Envelope, WrongTensors, packed, unpacked
+from fedkeel.flower.envelope import HELLO, Envelope, WrongTensors, packed, unpacked
+from fedkeel.flower.node import answer
 from fedkeel.flower.options import RunConfig, flattened
-from fedkeel.flower.rehearsal import processes
+from fedkeel.flower.rehearsal import app_files, processes
 from fedkeel.flower.rehearsal.app_files import write_app
-from fedkeel.flower.rehearsal.rehearsal import check_port, free_ports, read_app
+from fedkeel.flower.rehearsal.ports import check_port, free_ports
+from fedkeel.flower.rehearsal.rehearsal import read_app
 
-SLEEPER = (
-    "import subprocess, time; subprocess.Popen(['sleep', '99']); print('up', flush=True); time.sleep(99)"
-)
+CHILD = "subprocess.Popen(['sleep', '99'], start_new_session={})"
+SLEEPER = f"import subprocess, time; {CHILD.format(False)}; print('up', flush=True); time.sleep(99)"
 
 
 def started(tmp_path: Path, code: str = SLEEPER) -> processes.Process:
@@ -33,26 +35,36 @@ def started(tmp_path: Path, code: str = SLEEPER) -> processes.Process:
     return made
 
 
-def test_a_process_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
-    one = started(tmp_path)
+@pytest.mark.parametrize("own_session", [False, True])
+def test_a_process_is_ended_with_all_that_it_started(tmp_path: Path, own_session: bool) -> None:
+    one = started(tmp_path, SLEEPER.replace("=False", f"={own_session}"))
     assert one.alive
-    assert len(processes._members(one.pid)) == 2
+    assert len(one.members()) == 2
     assert processes.stop([one]) == []
     assert not one.alive
-    assert not processes._group_lives(one.pid)
+    assert not one.members()
 
 
-def test_so_are_children_of_one_that_has_ended(tmp_path: Path) -> None:
-    one = started(tmp_path, SLEEPER.replace("time.sleep(99)", "0"))
+@pytest.mark.parametrize("own_session", [False, True])
+def test_so_are_children_of_one_that_has_ended(tmp_path: Path, own_session: bool) -> None:
+    one = started(tmp_path, SLEEPER.replace("=False", f"={own_session}").replace("time.sleep(99)", "0"))
     while one.alive:
         pass
+    assert len(one.members()) == 1
     assert processes.stop([one]) == []
-    assert not processes._group_lives(one.pid)
+    assert not one.members()
+
+
+def test_what_does_not_listen_is_ended_too(tmp_path: Path) -> None:
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True)"
+    one = started(tmp_path, f"{deaf}; time.sleep(99)")
+    processes.kill(one)
+    assert not one.members()
 
 
 def test_a_stranger_with_the_same_number_is_left_alone(tmp_path: Path) -> None:
     one = started(tmp_path)
-    stranger = one._replace(started="1")
+    stranger = one._replace(started="1", mark="another")
     assert not stranger.alive
     processes.stop([stranger])
     assert one.alive
@@ -85,6 +97,20 @@ def test_the_app_that_is_written_is_complete(tmp_path: Path, method: str) -> Non
     made = names["deployment"]
     assert isinstance(made, fk.flower.Deployment)
     assert len(made.at_server(config, [10, 20, 30]).federation) == 3
+
+
+@pytest.mark.parametrize("model", ["mlp", "logistic", "cnn", "resnet20"])
+def test_an_app_with_another_model_fits_its_data(tmp_path: Path, model: str) -> None:
+    files = write_app(tmp_path / "app", method="fedavg", model=model, nodes=2, rounds=2)
+    names: dict[str, Any] = {}
+    exec(compile(files[2].read_text().partition("server = ")[0], "app.py", "exec"), names)
+    config = flattened(read_app(tmp_path / "app"))
+    reply = answer(names["deployment"], HELLO, Envelope({}), config, {"client": 1, "state": str(tmp_path)})
+    assert reply.values.get("samples") == 788, reply.values
+
+
+def test_every_model_is_offered_but_those_for_text() -> None:
+    assert {*app_files._MODELS} == {*fk.models.names()} - {"char_lstm"}
 
 
 def test_nothing_is_written_over(tmp_path: Path) -> None:

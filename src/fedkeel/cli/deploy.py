@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedkeel.cli import options as opt
-from fedkeel.errors import ConfigError, Stopped, did_you_mean
+from fedkeel.errors import ConfigError, Stopped
 from fedkeel.interrupts import stoppable
 from fedkeel.progress import RunProgress, console
 
@@ -66,13 +66,10 @@ def init(
     rounds: Annotated[int, typer.Option(min=1, help="Communication rounds.")] = 10,
 ) -> None:
     """Write a complete Flower app: your part is one function for the task and one for a node's data."""
-    from fedkeel import models  # noqa: PLC0415  heavy
-    from fedkeel.experiments.expression import parse_method  # noqa: PLC0415
+    from fedkeel.experiments.expression import parse_method  # noqa: PLC0415  heavy
     from fedkeel.flower.rehearsal.app_files import write_app  # noqa: PLC0415
 
     parse_method(method)
-    if model not in models.__all__:
-        raise ConfigError(f"--model {model}: {did_you_mean(model, models.__all__)}")
     files = write_app(directory, method=method, model=model, nodes=nodes, rounds=rounds)
     quoted = shlex.quote(str(directory))
     lines = [f"wrote {len(files)} files to {directory}", f"  your part: {files[2]}"]
@@ -99,16 +96,22 @@ def up(
     Traffic is encrypted and every node has a key of its own, as on real machines. Ctrl-C takes all down too.
     """
     from fedkeel.flower.rehearsal.following import follow, forget_status  # noqa: PLC0415  heavy
-    from fedkeel.flower.rehearsal.rehearsal import Rehearsal, find_command  # noqa: PLC0415
+    from fedkeel.flower.rehearsal.rehearsal import Rehearsal, check_app, find_command  # noqa: PLC0415
+    from fedkeel.running.ending import MODEL_FILE  # noqa: PLC0415
     from fedkeel.running.run_directory import read_rows  # noqa: PLC0415
 
     lines, config = _configuration(directory, settings or [], run_dir)
     find_command("flower-superlink")
     run_dir = directory / config.options.run_dir
-    forget_status(run_dir)
+    if (run_dir / MODEL_FILE).exists() and len(read_rows(run_dir)) >= config.experiment.rounds:
+        _say(f"{run_dir}: this run is finished; another one needs another directory: --run-dir")
+        _print_end(run_dir)
+        return
+    check_app(directory)
     _say(f"starting a SuperLink and {config.options.clients} nodes ({_security(insecure)})")
     with _ended_cleanly(run_dir), Rehearsal(directory, port=port, secure=not insecure) as rehearsal:
         rehearsal.run_dir = run_dir.resolve()
+        forget_status(run_dir)
         run_id = rehearsal.submit({"set": "\n".join(lines)})
         _say(f"SuperLink on 127.0.0.1:{rehearsal.port}, run {run_id}; logs in {rehearsal.folder}")
         rounds = config.experiment.rounds
@@ -143,7 +146,7 @@ def status(directory: App = Path(), as_json: opt.Json = False) -> None:
     if not alive:
         lines = ["nothing is running"]
     if server is not None:
-        lines.append(_described(server))
+        lines.append(_described(server, directory, alive=bool(alive)))
     lines.append(f"the run is kept in {run_dir}")
     _say("\n".join(lines))
 
@@ -198,9 +201,12 @@ def _waiting() -> Any:
     return told
 
 
-def _described(server: ServerStatus) -> str:
+def _described(server: ServerStatus, directory: Path, *, alive: bool) -> str:
     if server.state == "failed":
         return f"the run failed: {server.message}"
+    if server.state == "stopped" or (server.state != "finished" and not alive):
+        line = f"fedkeel deploy up {shlex.quote(str(directory))}"
+        return f"the run stopped after {server.round} of {server.rounds} rounds; go on with it: {line}"
     if server.state == "waiting":
         return f"the server waits for its nodes: {server.online} of {server.clients} have answered"
     ended = " and has ended" if server.state == "finished" else ""

@@ -104,7 +104,10 @@ def _show_run(directory: Path, found: Mapping[str, Any]) -> None:
         ("data", ", ".join(f"{key} {_shown(value)}" for key, value in manifest["data"].items())),
         *([("begins", _shown_start(manifest["initial_weights"]))] if "initial_weights" in manifest else []),
         ("work", manifest["identity"]["work"]),
-        ("cohort", f"{manifest['identity']['cohort']} clients per round, {manifest['identity']['sampling']}"),
+        (
+            "cohort",
+            f"{_cohort(manifest['identity']['cohort'])} per round, {manifest['identity']['sampling']}",
+        ),
         ("engine", f"{manifest['engine']}, {manifest['threads']} threads"),
         ("versions", ", ".join(f"{key} {value}" for key, value in manifest["versions"].items())),
         ("rounds", f"{found['rounds']} of {found['rounds_planned']}, {found['state']}"),
@@ -122,6 +125,10 @@ def _show_run(directory: Path, found: Mapping[str, Any]) -> None:
     if found["state"] == "unfinished":
         facts.append(("go on", f"fedkeel resume {shlex.quote(str(directory))}"))
     console().print("\n".join(f"{name:<10}{text}" for name, text in facts), markup=False, soft_wrap=True)
+
+
+def _cohort(asked: float) -> str:
+    return f"{asked} clients" if isinstance(asked, int) else f"{100 * asked:g} % of the clients"
 
 
 def _shown(value: Any) -> str:

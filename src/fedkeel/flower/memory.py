@@ -64,14 +64,17 @@ class MemoryDirectory:
         return tensors
 
     def write(self, version: int, tensors: Mapping[str, Tensor], *, base: int) -> None:
-        """Write a version, and drop all others but the one it was made from."""
+        """Write a version, and drop older ones but the one it was made from.
+
+        Newer ones stay: this may be a message that was sent twice, and came late the second time.
+        """
         content = save({name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()})
         with storage_errors(self.path):
             write_durably(self._tensors(version), content)
             index = {"version": version, "sha256": hashlib.sha256(content).hexdigest()}
             write_durably(self._index(version), json.dumps(index).encode())
             for other in self.versions():
-                if other not in (base, version):
+                if other < version and other != base:
                     self._index(other).unlink(missing_ok=True)
                     self._tensors(other).unlink(missing_ok=True)
 

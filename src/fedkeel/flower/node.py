@@ -45,7 +45,8 @@ def answer(
         told = {"failed": str(problem), "diverged": True, "layer": problem.layer}
         return Envelope({**_who(message), **told})
     except Exception as problem:
-        return Envelope({**_who(message), "failed": failure_of(0, problem).reason})
+        told = {"client": node.get("client"), "failed": failure_of(0, problem).reason}
+        return Envelope({**_who(message), **told})
 
 
 def _who(message: Envelope) -> dict[str, Any]:

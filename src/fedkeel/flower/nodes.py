@@ -14,7 +14,7 @@ from fedkeel.flower.replies import check_version
 from fedkeel.version import __version__
 
 _MOST_SAMPLES = 2**40
-_POLL = 0.25  # seconds
+_POLL = 1.0  # seconds: a SuperNode asks for messages every three
 _HELLO_SECONDS = 120.0  # after which a node that has not answered is asked again
 
 _logger = logging.getLogger("fedkeel")
@@ -121,16 +121,17 @@ class Registry:
             self.clock.tick()
 
     def _raise_refused(self) -> None:
-        node, reason = next(iter(self._refused.items()))
-        raise DataError(f"node {node} cannot take part: {reason}")
+        raise DataError(next(iter(self._refused.values())))
 
     def _hear(self, node: int, reply: Envelope | LinkError) -> None:
         try:
             hello = read_hello(reply, self.clients)
             self._welcome(node, hello)
         except UnusableClient as problem:
-            _logger.warning("node %d cannot take part: %s", node, problem)
-            self._refused[node] = str(problem)
+            client = None if isinstance(reply, LinkError) else reply.values.get("client")
+            who = f"client {client} on node {node}" if isinstance(client, int) else f"node {node}"
+            self._refused[node] = f"{who} cannot take part: {problem}"
+            _logger.warning(self._refused[node])
 
     def _welcome(self, node: int, hello: Hello) -> None:
         before = self._samples.setdefault(hello.client, hello.samples)

@@ -14,7 +14,7 @@ from fedkeel.flower.engine import NodesEngine
 from fedkeel.flower.node import settings_digest
 from fedkeel.flower.nodes import Clock, Link, Registry, check_settings
 from fedkeel.flower.options import RunConfig
-from fedkeel.flower.status import ServerStatus, write_status
+from fedkeel.flower.status import ServerStatus, read_status, write_status
 from fedkeel.oracle import Oracle, device_of
 from fedkeel.running.callbacks import Callback
 from fedkeel.running.preflight import check
@@ -35,6 +35,9 @@ def serve(deployment: Deployment, link: Link, given: Mapping[str, Any], clock: C
     run_dir = Path(config.options.run_dir)
     try:
         return _serve(deployment, config, link, clock or Clock())
+    except (SystemExit, KeyboardInterrupt):  # Flower ends its apps by a signal
+        write_status(run_dir, (read_status(run_dir) or ServerStatus("stopped"))._replace(state="stopped"))
+        raise
     except BaseException as problem:
         message = (
             str(problem) if isinstance(problem, FedkeelError) else f"{type(problem).__name__}: {problem}"

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from fedkeel.files import storage_errors, write_durably
 from fedkeel.jsonfiles import json_text
 
-State = Literal["waiting", "running", "finished", "failed"]
+State = Literal["waiting", "running", "finished", "failed", "stopped"]
 
 
 class ServerStatus(NamedTuple):

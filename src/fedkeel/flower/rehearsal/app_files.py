@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from fedkeel.errors import ConfigError, StorageError
+from fedkeel.errors import ConfigError, StorageError, did_you_mean
 from fedkeel.files import storage_errors
 
 _PYPROJECT = """\
@@ -63,7 +63,7 @@ _APP = '''\
 """The app: what is trained, and on which data. Everything else is in pyproject.toml."""
 
 from typing import Any
-
+{imports}
 import fedkeel as fk
 from fedkeel.flower import Deployment, Node, client_app, server_app
 
@@ -91,10 +91,30 @@ def _digits(clients: int) -> fk.Federation:
     return fk.data.load("digits").split(fk.DirichletByClass(0.3), clients=clients, seed=0)
 
 
-deployment = Deployment(task, data, test=test, classes=10, transform=_digits(1).transform)
+{transform}deployment = Deployment(task, data, test=test, classes=10{argument})
 server = server_app(deployment)
 client = client_app(deployment)
 '''
+
+_PICTURES = '''\
+def pictures(x: torch.Tensor) -> torch.Tensor:
+    """Make a batch of digits, 64 numbers each, the pictures that the model takes."""
+    return torch.nn.functional.interpolate(x.reshape(-1, 1, 8, 8), size=({size}, {size}))
+
+
+'''
+
+# How a model is made for the digits, and the size of the pictures that it takes, if it does.
+_MODELS: dict[str, tuple[str, int | None]] = {
+    "mlp": ("fk.models.mlp", None),
+    "logistic": ("lambda: fk.models.logistic(inputs=64)", None),
+    "cnn": ("lambda: fk.models.cnn(channels=1, size=16)", 16),
+    "vgg11": ("lambda: fk.models.vgg11(channels=1)", 32),
+    "resnet18": ("lambda: fk.models.resnet18(channels=1)", 8),
+    "resnet18_gn": ("lambda: fk.models.resnet18_gn(channels=1)", 8),
+    "resnet20": ("lambda: fk.models.resnet20(classes=10, channels=1)", 8),
+    "resnet34": ("lambda: fk.models.resnet34(classes=10, channels=1)", 8),
+}
 
 _README = """\
 # {name}
@@ -121,12 +141,16 @@ def write_app(folder: Path, *, method: str, model: str, nodes: int, rounds: int)
         raise ConfigError(
             f"{folder}: an app is named after its directory: give one that begins with a letter"
         )
+    if model not in _MODELS:
+        raise ConfigError(
+            f"model {model!r}: an app learns the digits at first; {did_you_mean(model, _MODELS)}"
+        )
     package = name.replace("-", "_")
     values = {"name": name, "package": package, "nodes": nodes, "rounds": rounds}
     files = {
         folder / "pyproject.toml": _PYPROJECT.format(method=method.replace('"', '\\\\"'), **values),
         folder / package / "__init__.py": '"""A Flower app that trains with fedkeel."""\n',
-        folder / package / "app.py": _APP.format(model=f"fk.models.{model}"),
+        folder / package / "app.py": _code(model),
         folder / "README.md": _README.format(**values),
         folder / ".gitignore": _IGNORED,
     }
@@ -135,3 +159,11 @@ def write_app(folder: Path, *, method: str, model: str, nodes: int, rounds: int)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content)
     return list(files)
+
+
+def _code(model: str) -> str:
+    made, size = _MODELS[model]
+    if size is None:
+        return _APP.format(model=made, imports="", transform="", argument="")
+    transform, argument = _PICTURES.format(size=size), ", transform=pictures"
+    return _APP.format(model=made, imports="\nimport torch\n", transform=transform, argument=argument)

@@ -13,7 +13,7 @@ from fedkeel.running.round import Row
 from fedkeel.running.run_directory import read_rows
 
 _POLL = 0.3
-_ASK_FLOWER_AFTER = 10.0  # seconds without a word of the server
+_ASK_FLOWER_AFTER = 10.0  # seconds without a word of the server, and each time twice as many
 
 
 class RunFailed(FedkeelError):
@@ -38,6 +38,7 @@ def follow(
 ) -> ServerStatus:
     """Wait until the run has ended; raise where it failed, or where a process of the rehearsal died."""
     seen, before, heard = len(read_rows(run_dir)), None, time.monotonic()
+    silence = _ASK_FLOWER_AFTER
     while True:
         status = read_status(run_dir)
         if status is not None and status != before:
@@ -54,22 +55,24 @@ def follow(
             return status
         if status is not None and status.state == "failed":
             raise RunFailed(status.message, status.exit_code)
-        _check_alive(rehearsal)
-        if time.monotonic() - heard > _ASK_FLOWER_AFTER:
-            heard = time.monotonic()
+        if status is not None and status.state == "stopped":
+            raise RunFailed(f"somebody stopped the run after {status.round} of {status.rounds} rounds")
+        _check_alive(rehearsal, begun=status is not None and status.state == "running")
+        if time.monotonic() - heard > silence:
+            heard, silence = time.monotonic(), 2 * silence
             _check_run(rehearsal, run_id, run_dir)
         time.sleep(_POLL)
 
 
-def _check_alive(rehearsal: Rehearsal) -> None:
-    """Raise where the SuperLink has ended; a node that has is the server's to deal with."""
-    link = rehearsal.processes[0]
+def _check_alive(rehearsal: Rehearsal, *, begun: bool) -> None:
+    """Raise where the SuperLink has ended, or a node before the first round; later that is the server's."""
+    link, *nodes = rehearsal.processes
     if not link.alive:
         raise RunFailed(f"the SuperLink has ended:\n{link.last_words()}\n(all of it: {link.log})")
-    nodes = rehearsal.processes[1:]
-    if nodes and not any(one.alive for one in nodes):
-        last = nodes[-1]
-        raise RunFailed(f"no node is left; {last.name} says:\n{last.last_words()}\n(all of it: {last.log})")
+    ended = [one for one in nodes if not one.alive]
+    if ended and (len(ended) == len(nodes) or not begun):
+        last = ended[-1]
+        raise RunFailed(f"{last.name} has ended; it says:\n{last.last_words()}\n(all of it: {last.log})")
 
 
 def _check_run(rehearsal: Rehearsal, run_id: str, run_dir: Path) -> None:

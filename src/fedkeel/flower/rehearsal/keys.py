@@ -16,6 +16,7 @@ _DAYS = 365
 def make_certificates(folder: Path, hosts: list[str]) -> None:
     """Write ca.crt, ca.key, server.pem and server.key for names and addresses, unless they are there."""
     if (folder / "server.pem").exists():
+        check_certificates(folder)
         return
     x509, hashes, serialization, ec = _cryptography()
     now = datetime.now(UTC)
@@ -77,6 +78,27 @@ def make_certificates(folder: Path, hosts: list[str]) -> None:
         write_private(folder / "server.key", server_key.private_bytes(*private))
         (folder / "ca.crt").write_bytes(authority.public_bytes(pem))
         (folder / "server.pem").write_bytes(server.public_bytes(pem))
+
+
+def check_certificates(folder: Path) -> None:
+    """Refuse a server's certificate that nodes would refuse: damaged, of another authority, expired."""
+    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415  an extra
+
+    x509, *_ = _cryptography()
+    path, why = folder / "server.pem", ""
+    try:
+        authority, server = (
+            x509.load_pem_x509_certificate(file.read_bytes()) for file in (folder / "ca.crt", path)
+        )
+        server.verify_directly_issued_by(authority)
+        if server.not_valid_after_utc < datetime.now(UTC):
+            why = f"expired on {server.not_valid_after_utc:%Y-%m-%d}"
+    except (ValueError, TypeError, InvalidSignature):
+        why = "is not signed by the authority in ca.crt beside it"
+    except OSError as problem:
+        why = f"cannot be checked ({problem.filename}: {problem.strerror})"
+    if why:
+        raise ConfigError(f"{path}: {why}: remove {folder}, and `fedkeel deploy up` makes new keys")
 
 
 def make_node_key(folder: Path, name: str) -> Path:

@@ -1,4 +1,8 @@
-"""Processes of a rehearsal: each in a group of its own, so that what it starts ends with it."""
+"""Processes of a rehearsal, each ended with all that it started.
+
+What a process starts may have a session of its own and outlive it: so does what Flower's SuperLink starts,
+its SuperExec and all ServerApps. So each carries a mark in its environment, which its children inherit.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import os
 import signal
 import subprocess
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -14,12 +19,13 @@ from typing import NamedTuple
 _PATIENCE = 5.0  # seconds between asking and forcing
 _SHOWN_LINES = 6
 _PROC = Path("/proc")
+_MARK = "FEDKEEL_PROCESS"  # the name of an environment variable
 
 _started: dict[int, subprocess.Popen[bytes]] = {}  # by this process, and not yet ended by it
 
 
 class Process(NamedTuple):
-    """A process that we started: its name, its number, which is its group's too, and when it started.
+    """A process that we started: its name, its number, when it started, its log, its mark.
 
     The start tells it from a stranger that was given the same number later.
     """
@@ -28,12 +34,17 @@ class Process(NamedTuple):
     pid: int
     started: str
     log: str
+    mark: str
 
     @property
     def alive(self) -> bool:
         """Tell whether it runs; one that has ended and waits for its parent does not."""
         state, started = _look_up(self.pid)
         return started == self.started and state != "Z"
+
+    def members(self) -> set[int]:
+        """Return the numbers of all that runs of it: itself, its children, theirs."""
+        return _marked(f"{_MARK}={self.mark}")
 
     def last_words(self) -> str:
         """Return the end of its log."""
@@ -45,65 +56,72 @@ class Process(NamedTuple):
 
 
 def start(name: str, command: Sequence[str], *, folder: Path, log: Path, env: Mapping[str, str]) -> Process:
-    """Start a process in a group of its own, its output in a log."""
+    """Start a process in a session of its own, so that Ctrl-C does not reach it; its output goes to a log."""
+    mark = uuid.uuid4().hex
     with log.open("ab") as output:
         made = subprocess.Popen(
             list(command),
             cwd=folder,
-            env=dict(env),
+            env={**env, _MARK: mark},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
     _started[made.pid] = made
-    return Process(name, made.pid, _look_up(made.pid)[1], str(log))
+    return Process(name, made.pid, _look_up(made.pid)[1], str(log), mark)
 
 
 def stop(processes: Sequence[Process]) -> list[Process]:
-    """End processes and all that they started; return those that would not end."""
-    ours = [one for one in processes if _is_ours(one)]
+    """End processes and all that they started; return those of which something would not end."""
     for number in (signal.SIGTERM, signal.SIGKILL):
-        for one in ours:
+        _signal_all(processes, number)
+    return [one for one in processes if one.members()]
+
+
+def kill(process: Process) -> None:
+    """End a process and all that it started at once, as a machine does that loses its power."""
+    _signal_all([process], signal.SIGKILL)
+
+
+def _signal_all(processes: Sequence[Process], number: signal.Signals) -> None:
+    """Send every member a signal, those too that are started meanwhile; wait until all have ended."""
+    end, told = time.monotonic() + _PATIENCE, set[int]()
+    while time.monotonic() < end:
+        members = {pid for one in processes for pid in one.members()}
+        for pid in members - told:
             with suppress(ProcessLookupError, PermissionError):
-                os.killpg(one.pid, number)
-        end = time.monotonic() + _PATIENCE
-        while ours and time.monotonic() < end:
-            _reap(ours)
-            ours = [one for one in ours if _group_lives(one.pid)]
-            time.sleep(0.05)
-    return ours
-
-
-def _is_ours(one: Process) -> bool:
-    """Tell whether the group is still that of the process, which may have ended before its children."""
-    _, started = _look_up(one.pid)
-    return started == one.started or (not started and _group_lives(one.pid))
+                os.kill(pid, number)
+        told |= members
+        if not members:
+            break
+        time.sleep(0.05)
+    _reap(processes)
 
 
 def _reap(processes: Sequence[Process]) -> None:
     """Hear of the end of those that this process started; of others their own parent hears."""
     for one in processes:
-        if one.pid in _started and _started[one.pid].poll() is not None:
-            del _started[one.pid]
+        if one.pid in _started and not one.members():
+            with suppress(subprocess.TimeoutExpired):
+                _started[one.pid].wait(_PATIENCE)
+                del _started[one.pid]
 
 
-def _group_lives(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return any(_look_up(pid)[0] != "Z" for pid in _members(group))
-
-
-def _members(group: int) -> list[int]:
+def _marked(mark: str) -> set[int]:
+    """Return the processes that have a variable in their environment; those that have ended have none."""
     if _PROC.is_dir():
         numbers = [int(one.name) for one in _PROC.iterdir() if one.name.isdigit()]
-        return [pid for pid in numbers if (fields := _fields(pid)) and int(fields[2]) == group]
-    pairs = (line.split() for line in _ps("-eo", "pid=,pgid=").splitlines())
-    return [int(pid) for pid, owner in pairs if int(owner) == group]
+        return {pid for pid in numbers if mark.encode() in _environment(pid)}
+    lines = (line.split(maxsplit=1) for line in _ps("-axEww", "-o", "pid=,command=").splitlines())
+    return {int(pid) for pid, *told in lines if mark in " ".join(told).split()}
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        return (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+    except OSError:  # another user's, or ended meanwhile
+        return []
 
 
 def _look_up(pid: int) -> tuple[str, str]:

@@ -7,6 +7,7 @@ processes, so that another process can look at them and take them down.
 from __future__ import annotations
 
 import fcntl
+import importlib.util
 import json
 import os
 import re
@@ -17,6 +18,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -27,12 +29,14 @@ from fedkeel.errors import ConfigError, DataError, FedkeelError, StorageError
 from fedkeel.files import storage_errors, write_durably
 from fedkeel.flower.rehearsal import processes
 from fedkeel.flower.rehearsal.keys import make_certificates, make_node_key
+from fedkeel.flower.rehearsal.ports import HOST, check_port, free_ports
 from fedkeel.flower.rehearsal.processes import Process
+from fedkeel.interrupts import uninterrupted
 
-HOST = "127.0.0.1"
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
 _START_SECONDS = 90.0
 _COMMAND_SECONDS = 120.0
+_COMMANDS_AT_ONCE = 2
 _PATIENCE = 0.2
 
 STATE, FOLDER = "state.json", ".deploy"
@@ -84,11 +88,11 @@ class Rehearsal:
                 f"{self.app}: is up already: look at it with `fedkeel deploy status {self.app}`, or end it "
                 "with Ctrl-C where it runs"
             ) from None
-        if left := [one for one in read_processes(self.app) if one.alive]:
+        if left := [one for one in read_processes(self.app) if one.members()]:
             self._lock.close()
             raise StorageError(
-                f"{self.app}: {len(left)} processes of a rehearsal before are still running: end them with "
-                f"`fedkeel deploy down {self.app}`"
+                f"{self.app}: of a rehearsal before these are still running: "
+                f"{', '.join(one.name for one in left)}: end them with `fedkeel deploy down {self.app}`"
             )
 
     def _start(self) -> None:
@@ -105,9 +109,11 @@ class Rehearsal:
         link += ["--disable-runtime-dependency-installation", "--database", str(database)]
         self.start_process("superlink", link, self.app)
         self._wait_for_port()
+        if self.secure:
+            keys = [make_node_key(self.keys, f"node{client}") for client in range(self.nodes)]
+            with ThreadPoolExecutor(_COMMANDS_AT_ONCE) as pool:
+                list(pool.map(self.register, keys))
         for client in range(self.nodes):
-            if self.secure:
-                self.register(make_node_key(self.keys, f"node{client}"))
             self.start_node(client)
 
     def start_node(self, client: int) -> Process:
@@ -185,12 +191,14 @@ class Rehearsal:
         return done.stdout
 
     def start_process(self, name: str, command: Sequence[str], folder: Path) -> Process:
-        """Start a process of the rehearsal and remember it."""
+        """Start a process of the rehearsal and remember it; what is left of one of that name is ended."""
+        self.end_process(name)
         log = self.folder / f"{name}.log"
         log.unlink(missing_ok=True)
-        made = processes.start(name, command, folder=folder, log=log, env=self.environment())
-        self.processes = [*(one for one in self.processes if one.name != name), made]
-        self._write_state()
+        with uninterrupted():  # what is started is written down too
+            made = processes.start(name, command, folder=folder, log=log, env=self.environment())
+            self.processes = [*self.processes, made]
+            self._write_state()
         return made
 
     def end_process(self, name: str) -> None:
@@ -200,12 +208,12 @@ class Rehearsal:
         self._write_state()
 
     def stop(self) -> None:
-        """End everything that was started."""
-        left = processes.stop(self.processes)
-        self.processes = left
-        self._write_state()
-        if self._lock is not None:
-            self._lock.close()
+        """End everything that was started; a second Ctrl-C does not keep it from that."""
+        with uninterrupted():
+            self.processes = processes.stop(self.processes)
+            self._write_state()
+            if self._lock is not None:
+                self._lock.close()
 
     def environment(self) -> dict[str, str]:
         """Return the environment of Flower's programs: quiet, with a configuration of this app's own."""
@@ -287,6 +295,25 @@ def read_app(app: Path) -> dict[str, Any]:
     return dict(config)
 
 
+def check_app(app: Path) -> None:
+    """Load an app's code once, in a process of its own: Flower does not say what is wrong with it."""
+    try:
+        table = tomllib.loads((app / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["components"]
+        modules = sorted({str(table[name]).partition(":")[0] for name in ("serverapp", "clientapp")})
+    except (KeyError, TypeError):
+        raise ConfigError(
+            f"{app / 'pyproject.toml'}: lacks serverapp or clientapp in [tool.flwr.app.components]: see what "
+            "`fedkeel deploy init` writes"
+        ) from None
+    code = "import importlib, sys; [importlib.import_module(name) for name in sys.argv[1:]]"
+    command = [sys.executable, "-c", code, *modules]
+    done = subprocess.run(command, cwd=app, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        where = [line.strip() for line in done.stderr.splitlines() if str(app.resolve()) in line]
+        told = [line for line in done.stderr.splitlines() if line.strip()][-1:]
+        raise ConfigError(f"{app}: its code does not load: {'; '.join([*told, *where[-1:]])}")
+
+
 def read_state(app: Path) -> dict[str, Any]:
     """Return what is known of a rehearsal, nothing where there never was one."""
     try:
@@ -306,45 +333,19 @@ def read_processes(app: Path) -> list[Process]:
 
 def take_down(app: Path) -> list[Process]:
     """End what a rehearsal left running; return what was ended."""
-    running = [one for one in read_processes(app) if one.alive]
-    left = processes.stop(read_processes(app))
+    running = [one for one in read_processes(app) if one.members()]
+    left = processes.stop(running)
     if left:
         names = ", ".join(f"{one.name} ({one.pid})" for one in left)
         raise FedkeelError(f"{app}: these do not end: {names}")
     return running
 
 
-def free_ports(count: int) -> list[int]:
-    """Return ports on loopback that nobody listens on now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind((HOST, 0))
-        return [int(one.getsockname()[1]) for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
-
-
-def check_port(port: int) -> None:
-    """Refuse a port that somebody listens on."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError as problem:
-            raise ConfigError(
-                f"port {port} on {HOST}: {problem.strerror}: choose another with --port, or leave it out"
-            ) from None
-        except OverflowError:
-            raise ConfigError(f"port {port}: give a number from 1024 to 65000") from None
-
-
 def find_command(name: str) -> str:
     """Return the path of one of Flower's programs, beside this Python or on the path."""
     beside = Path(sys.executable).parent / name
     found = str(beside) if beside.exists() else shutil.which(name)
-    if found is None:
+    if found is None or importlib.util.find_spec("flwr") is None:
         raise ConfigError('a deployment needs Flower: pip install "fedkeel[flower]"')
     return found
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -54,9 +55,9 @@ def misbehaving(kind: str, message: Envelope, run: Mapping[str, Any], node: Mapp
     told = dict(words)
     settings = {name: value for name, value in run.items() if name != "mischief"}
     what = told.get(f"{kind} {node['client']} {message.values.get('round')}")
-    if what == "hold":
-        with open(f"{node['state']}.held", "w") as file:
-            file.write("here")
+    held = Path(f"{node['state']}.held")
+    if what == "hold" and not held.exists():  # once: the node is killed meanwhile
+        held.touch()
         time.sleep(600)
     reply = answer(deployment, kind, message, settings, node)
     tensors = dict(reply.tensors)
