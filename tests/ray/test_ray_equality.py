@@ -90,6 +90,24 @@ def test_probes_and_ragged_clients_equal_serial(nodes):
     assert_equal(found, play(nodes, "serial", fk.FedCM(), probes=probes))
 
 
+HOSTILE = [
+    {"reducer": fk.MultiKrum(0.2), "attack": fk.Collusion(0.2)},
+    {"reducer": fk.GeometricMedian(), "attack": fk.LabelFlip(0.2)},
+    {"reducer": fk.TrimmedMean(0.2), "attack": fk.RandomNoise(0.2), "weighting": "samples"},
+]
+
+
+@pytest.mark.parametrize("options", HOSTILE, ids=lambda options: str(options["attack"]))
+def test_hostile_clients_and_robust_reducers_equal_serial(nodes, options):
+    for method in (fk.SCAFFOLD(), fk.FedNova()):
+        assert_equal(play(nodes, "ray", method, **options), play(nodes, "serial", method, **options))
+
+
+def test_private_updates_equal_serial(nodes):
+    method = fk.private(fk.SCAFFOLD(), clip=0.05, noise=0.8, delta=1e-3)
+    assert_equal(play(nodes, "ray", method), play(nodes, "serial", method))
+
+
 def test_spilled_memories_equal_serial(nodes, monkeypatch):
     whole = play(nodes, "serial", fk.SCAFFOLD(), rounds=4)
     monkeypatch.setenv("FEDKEEL_MEMORY_BUDGET", "2K")

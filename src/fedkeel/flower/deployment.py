@@ -15,6 +15,7 @@ from fedkeel.errors import ConfigError, DataError
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.flower.federation import NodeFederation, ServerFederation
 from fedkeel.flower.options import RunConfig
+from fedkeel.methods.private import Private
 from fedkeel.methods.stages import Stages
 from fedkeel.settings import RunSettings
 from fedkeel.task import Task
@@ -124,7 +125,13 @@ class Deployment:
             changed["reducer"] = self._reducer
         if self._probes:
             changed["probes"] = (*settings.probes, *self._probes)
-        return settings.changed(**changed) if changed else settings
+        settings = settings.changed(**changed) if changed else settings
+        if any(isinstance(part.method, Private) for part in settings.stages.parts):
+            raise ConfigError(
+                "private(…) in a deployment: every node knows the run's seed, from which the cohorts and the "
+                "noise are drawn, and could take the noise away: simulate it, and deploy without it"
+            )
+        return settings
 
 
 def single(settings: RunSettings, samples: Samples) -> RunSettings:
