@@ -13,6 +13,7 @@ from fedkeel.data.federation import Augmentation, Federation, Transform
 from fedkeel.data.samples import Samples
 from fedkeel.errors import ConfigError, DataError
 from fedkeel.experiments.experiment import Experiment
+from fedkeel.experiments.expression import parse_method
 from fedkeel.flower.federation import NodeFederation, ServerFederation
 from fedkeel.flower.options import RunConfig
 from fedkeel.methods.private import Private
@@ -89,6 +90,16 @@ class Deployment:
             self._options["classes"] = classes
         self._reducer, self._probes = reducer, tuple(probes)
 
+    def check_method(self, config: RunConfig) -> None:
+        """Refuse what promises more than a deployment keeps."""
+        method = parse_method(config.experiment.method) if self._method is None else self._method
+        parts = [part.method for part in method.parts] if isinstance(method, Stages) else [method]
+        if any(isinstance(part, Private) for part in parts):
+            raise ConfigError(
+                "private(…) in a deployment: every node knows the run's seed, from which the cohorts and the "
+                "noise are drawn, and could take the noise away: simulate it, and deploy without it"
+            )
+
     def on_node(self, config: RunConfig, node: Node) -> RunSettings:
         """Return the run as a node plays it, with its own data."""
         found = self._data(node)
@@ -125,13 +136,7 @@ class Deployment:
             changed["reducer"] = self._reducer
         if self._probes:
             changed["probes"] = (*settings.probes, *self._probes)
-        settings = settings.changed(**changed) if changed else settings
-        if any(isinstance(part.method, Private) for part in settings.stages.parts):
-            raise ConfigError(
-                "private(…) in a deployment: every node knows the run's seed, from which the cohorts and the "
-                "noise are drawn, and could take the noise away: simulate it, and deploy without it"
-            )
-        return settings
+        return settings.changed(**changed) if changed else settings
 
 
 def single(settings: RunSettings, samples: Samples) -> RunSettings:
