@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fedkeel.report.page.document import Axis, Chart, Section, Series, Table, Text
@@ -113,34 +113,42 @@ def robustness_text(found: Mapping[str, Any]) -> list[str]:
 
 
 def _bars(id: str, title: str, lines: Sequence[Mapping[str, Any]], column: str) -> Chart:
-    """Return bars by attack, one series per reducer (and method, where there are several)."""
-    several = len({line["method"] for line in lines}) > 1
+    """Return bars with one series per reducer: accuracies by attack, or backdoors by method."""
     series: dict[str, list[Mapping[str, Any]]] = {}
     for line in lines:
-        name = f"{line['method']}, {line['reducer']}" if several else line["reducer"]
-        series.setdefault(name, []).append(line)
+        series.setdefault(line["reducer"], []).append(line)
+    accuracy = column == "mean"
+    several = not accuracy and len({line["attack"] for line in lines}) > 1
     return Chart(
         id=id,
         title=title,
-        x=Axis(label="attack"),
-        y=Axis(label="accuracy" if column == "mean" else "success", percent=True),
+        x=Axis(label="attack" if accuracy else "method"),
+        y=Axis(label="accuracy" if accuracy else "success", percent=True),
         series=tuple(
             Series(
                 name=name,
-                x=tuple(line["attack"] for line in own),
+                x=tuple(
+                    line["attack"]
+                    if accuracy
+                    else f"{line['method']}, {line['attack']}"
+                    if several
+                    else line["method"]
+                    for line in own
+                ),
                 y=tuple(short(line[column]) for line in own),
-                low=tuple(short(min(_known(line), default=None)) for line in own)
-                if column == "mean"
-                else None,
-                high=tuple(short(max(_known(line), default=None)) for line in own)
-                if column == "mean"
-                else None,
+                low=_ends(own, min) if accuracy else None,
+                high=_ends(own, max) if accuracy else None,
                 kind="bars",
             )
             for name, own in series.items()
         ),
         wide=True,
     )
+
+
+def _ends(lines: Sequence[Mapping[str, Any]], end: Callable[..., Any]) -> tuple[float | None, ...]:
+    """Return the worst or the best seed of each line."""
+    return tuple(short(end(_known(line), default=None)) for line in lines)
 
 
 def _known(line: Mapping[str, Any]) -> list[float]:
