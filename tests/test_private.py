@@ -23,7 +23,7 @@ from fedkeel.algorithm import Cohort, Walk
 from fedkeel.engines.client import run_client
 from fedkeel.engines.contract import RoundRequest
 from fedkeel.oracle import Oracle
-from fedkeel.privacy import ORDERS, Mechanism, divergences, epsilon
+from fedkeel.privacy import ORDERS, Mechanism, divergences, epsilon, epsilon_of
 from fedkeel.records import ClientMemory, leaves
 from fedkeel.running.population import Population
 from fedkeel.streams import Stream
@@ -250,15 +250,15 @@ def test_where_nobody_is_drawn_the_round_is_noise_alone() -> None:
 
 @pytest.mark.parametrize("sampling", ["fixed", "bernoulli"])
 def test_the_history_tells_epsilon_after_every_round(sampling: Any) -> None:
-    """Of stages too, whose rounds are composed."""
+    """Of stages too, whose rounds are composed: FedDyn's clients keep memories, FedAvg's do not."""
     staged = fk.private(fk.stages((fk.FedDyn(0.1), 2), fk.FedAvg()), clip=CLIP, noise=4.0, delta=DELTA)
     cohort = 8 if sampling == "bernoulli" else 5
-    for method in (private(noise=4.0), staged):
+    for method, memories in ((private(noise=4.0), [False] * 3), (staged, [True, True, False])):
         rows = [one.row for one in play(PROBLEM, method, **{**OPTIONS, "cohort": cohort}, sampling=sampling)]
-        expected = [
-            epsilon(noise=4.0, clients=10, cohort=cohort, rounds=r, delta=DELTA, sampling=sampling)
-            for r in (1, 2, 3)
-        ]
+        spent = np.cumsum(
+            [divergences(Mechanism(4.0, 10, cohort, sampling, keeps)) for keeps in memories], axis=0
+        )
+        expected = [epsilon_of(one.tolist(), DELTA) for one in spent]
         assert [row["epsilon"] for row in rows] == pytest.approx(expected, rel=1e-12)
 
 
