@@ -96,7 +96,7 @@ $(AUDIT)/.installed: constraints.txt
 	touch $(AUDIT)/.installed
 
 audit: $(AUDIT)/.installed  ## known vulnerabilities of everything that is pinned; asks the advisory database on the net
-	$(AUDIT)/bin/pip-audit --no-deps --disable-pip --requirement constraints.txt
+	$(AUDIT)/bin/python .ci/audit $(AUDIT)/bin/pip-audit constraints.txt
 
 sbom: $(AUDIT)/.installed  ## everything that is pinned as a CycloneDX bill of materials: dist/sbom.json
 	mkdir -p dist

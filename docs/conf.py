@@ -14,6 +14,7 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
+from not_run import with_reasons  # noqa: E402
 from site_pages import PROJECT_PAGES, write_pages  # noqa: E402
 
 from fedkeel.version import __version__  # noqa: E402
@@ -63,6 +64,7 @@ def _complete_index(app: Any, name: str, source: list[str]) -> None:
     }:  # a link to a page that is not there yet
         source[0] = re.sub(rf"\[([^\]]+)\]\((?:\.\./)?{coming}\.md[^)]*\)", r"\1", source[0])
     depth = name.count("/")  # files at the root of the repository have a page of their own here
+    source[0] = with_reasons(source[0])
     for file, page in PROJECT_PAGES.items():
         source[0] = source[0].replace(f"]({'../' * (depth + 1)}{file}", f"]({'../' * depth}{page}")
 

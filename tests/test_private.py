@@ -23,7 +23,7 @@ from fedkeel.algorithm import Cohort, Walk
 from fedkeel.engines.client import run_client
 from fedkeel.engines.contract import RoundRequest
 from fedkeel.oracle import Oracle
-from fedkeel.privacy import ORDERS, Mechanism, divergences, epsilon
+from fedkeel.privacy import ORDERS, Mechanism, divergences, epsilon, epsilon_of
 from fedkeel.records import ClientMemory, leaves
 from fedkeel.running.population import Population
 from fedkeel.streams import Stream
@@ -186,6 +186,56 @@ def test_epsilon_of_hand_computed_cases() -> None:
     assert at_two == pytest.approx(math.log1p(0.01**2 * math.expm1(1 / 4)), rel=1e-4)
 
 
+@pytest.mark.parametrize("noise", [1.0, 4.0])
+def test_epsilon_of_fixed_cohorts_by_hand(noise: float) -> None:
+    """Order 2 of Wang, Balle and Kasiviswanathan 2019, with the sensitivity 2·clip: ρ = α·(2/noise)²/2.
+
+    It is log(1 + q²·min(4·(exp(ρ) − 1), 2·exp(ρ))), and log(1 − q + q·exp(ρ)) where the cohorts are known.
+    """
+    rho, q = 4 / noise**2, 0.01
+    secret = divergences(Mechanism(noise, 10_000, 100))[ORDERS.index(2)]
+    assert secret == pytest.approx(math.log1p(q**2 * min(4 * math.expm1(rho), 2 * math.exp(rho))), rel=1e-4)
+    known = divergences(Mechanism(noise, 10_000, 100, memories=True))[ORDERS.index(2)]
+    assert known == pytest.approx(math.log(1 - q + q * math.exp(rho)), rel=1e-4)
+
+
+@pytest.mark.parametrize("noise", [0.5, 1.0, 4.0, 30.0])
+@pytest.mark.parametrize(("clients", "cohort"), [(2, 1), (50, 20), (1000, 20), (1000, 1000)])
+def test_a_secret_draw_more_noise_and_fewer_rounds_cost_no_privacy(
+    noise: float, clients: int, cohort: int
+) -> None:
+    given: dict[str, Any] = {"clients": clients, "cohort": cohort, "delta": 1e-5, "rounds": 30}
+    secret, known = (epsilon(noise=noise, memories=memories, **given) for memories in (False, True))
+    everybody = epsilon(noise=noise, **{**given, "cohort": clients})
+    assert secret <= known <= everybody * (1 + 1e-12)
+    assert epsilon(noise=2 * noise, **given) < secret
+    assert epsilon(noise=noise, **{**given, "rounds": 60}) > secret
+
+
+def test_epsilon_counts_known_cohorts_where_clients_of_fixed_cohorts_keep_memories() -> None:
+    """What SCAFFOLD's clients send tells when they took part, so the draw is no secret."""
+    for method, memories in [(fk.FedAvg(), False), (fk.SCAFFOLD(), True), (fk.FedInit(0.1), True)]:
+        rows = [one.row for one in play(PROBLEM, private(method, noise=4.0), **OPTIONS)]
+        given: dict[str, Any] = {"clients": 10, "cohort": 5, "rounds": 3, "delta": DELTA}
+        expected = epsilon(noise=4.0, memories=memories, **given)
+        assert rows[-1]["epsilon"] == pytest.approx(expected, rel=1e-12)
+
+
+def test_where_nobody_is_drawn_clients_remember_nothing_of_the_round() -> None:
+    two = tiny_net([4, 5])
+    given: dict[str, Any] = {**OPTIONS, "cohort": 1, "sampling": "bernoulli", "rounds": 1}
+    empty = next(
+        seed
+        for seed in range(20)
+        if Population.of(
+            settings_of(two.task, two.federation, fk.FedAvg(), **{**given, "seed": seed})
+        ).redrawn(0)
+    )
+    for method, kept in [(private(fk.SCAFFOLD()), False), (fk.SCAFFOLD(), True)]:
+        result = fk.train(two.task, two.federation, method, **{**given, "seed": empty, "keep_memories": True})
+        assert bool(result.memories) == kept
+
+
 def test_where_nobody_is_drawn_the_round_is_noise_alone() -> None:
     """Engines need somebody to run, so a cohort is drawn again: who is in it must not count."""
     two = tiny_net([4, 5])
@@ -200,15 +250,15 @@ def test_where_nobody_is_drawn_the_round_is_noise_alone() -> None:
 
 @pytest.mark.parametrize("sampling", ["fixed", "bernoulli"])
 def test_the_history_tells_epsilon_after_every_round(sampling: Any) -> None:
-    """Of stages too, whose rounds are composed."""
+    """Of stages too, whose rounds are composed: FedDyn's clients keep memories, FedAvg's do not."""
     staged = fk.private(fk.stages((fk.FedDyn(0.1), 2), fk.FedAvg()), clip=CLIP, noise=4.0, delta=DELTA)
     cohort = 8 if sampling == "bernoulli" else 5
-    for method in (private(noise=4.0), staged):
+    for method, memories in ((private(noise=4.0), [False] * 3), (staged, [True, True, False])):
         rows = [one.row for one in play(PROBLEM, method, **{**OPTIONS, "cohort": cohort}, sampling=sampling)]
-        expected = [
-            epsilon(noise=4.0, clients=10, cohort=cohort, rounds=r, delta=DELTA, sampling=sampling)
-            for r in (1, 2, 3)
-        ]
+        spent = np.cumsum(
+            [divergences(Mechanism(4.0, 10, cohort, sampling, keeps)) for keeps in memories], axis=0
+        )
+        expected = [epsilon_of(one.tolist(), DELTA) for one in spent]
         assert [row["epsilon"] for row in rows] == pytest.approx(expected, rel=1e-12)
 
 
@@ -256,6 +306,10 @@ REFUSED: dict[str, tuple[Any, dict[str, Any]]] = {
     ),
     "training changes the model's buffer '1.running_mean'": (private, {"task": norm_net(), "work": BY_TWO}),
     "private(private(…)): give one clip and one noise": (lambda: private(private()), {}),
+    "on_divergence = 'rollback' plays rounds again by what was measured on clients' data": (
+        private,
+        {"on_divergence": "rollback"},
+    ),
     "private: noise = 1.0 without clip and delta: noise hides only what is bounded; give all three": (
         lambda: fk.private(fk.FedAvg(), noise=1.0),
         {},

@@ -9,13 +9,18 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from problems import settings_of, tiny_net
 from reference import robust
 from torch import Tensor
 
 import fedkeel as fk
-from fedkeel.engines.contract import Upload
+from fedkeel.engines.client import run_client
+from fedkeel.engines.contract import RoundRequest, Upload
+from fedkeel.oracle import Oracle
+from fedkeel.records import ClientMemory, leaves
 from fedkeel.reducers import REDUCERS
 from fedkeel.reducers.base import Reducer
+from fedkeel.running.population import Population
 
 
 class Inner(NamedTuple):
@@ -147,6 +152,16 @@ def test_the_order_of_clients_does_not_matter(rule: Any, order: list[int], seed:
         np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("rule", ROBUST, ids=lambda rule: type(rule).__name__)
+@settings(max_examples=25)
+@given(scale=st.floats(1e-3, 1e3), seed=st.integers(0, 20))
+def test_longer_uploads_give_a_longer_result(rule: Any, scale: float, seed: int) -> None:
+    parts = uploads(seed)
+    longer = reduced(rule, [scale * part for part in parts], UNEQUAL)
+    for found, wanted in zip(longer, reduced(rule, parts, UNEQUAL), strict=True):
+        np.testing.assert_allclose(found, scale * wanted, rtol=1e-4, atol=1e-6 * scale)
+
+
 @pytest.mark.parametrize("rule", SAFE, ids=lambda rule: type(rule).__name__)
 @settings(max_examples=40)
 @given(
@@ -186,6 +201,50 @@ def test_a_reducer_is_a_value_that_its_text_reads_back(kind: Any) -> None:
     made = kind()
     assert parse_reducer(repr(made)) == made == kind()
     assert parse_reducer(kind.__name__.lower()) == made
+
+
+RAGGED = tiny_net([3, 8, 5, 11, 4, 9, 6, 7, 2, 10])
+IN_A_RUN = {
+    fk.Median(): robust.median,
+    fk.TrimmedMean(0.25): lambda v, w: robust.trimmed_mean(v, w, 0.25),
+    **DIRECT,
+    fk.GeometricMedian(1e-12, 5000): robust.geometric_median,
+}
+
+
+@pytest.mark.parametrize("weighting", ["uniform", "samples"])
+@pytest.mark.parametrize("rule", IN_A_RUN, ids=repr)
+def test_the_servers_step_takes_the_reduced_record_where_the_method_has_the_mean(
+    rule: Any, weighting: Any
+) -> None:
+    """Ragged clients: x, SCAFFOLD's c and FedDyn's h; what clients keep is what the mean leaves them."""
+    work = fk.Work(epochs=1, batch_size=3, lr=0.05)
+    given: dict[str, Any] = {"rounds": 1, "cohort": 9, "work": work, "seed": 3, "weighting": weighting}
+    for method in (fk.SCAFFOLD(), fk.FedDyn(0.2)):
+        settings_ = settings_of(RAGGED.task, RAGGED.federation, method, **given)
+        population, oracle = Population.of(settings_), Oracle(settings_.task, torch.device("cpu"))
+        drawn, x0 = population.draw(0), oracle.point.clone()
+        sizes = [len(RAGGED.clients[i][1]) if weighting == "samples" else 1 for i in drawn]
+        share = sum(sizes) / (65 if weighting == "samples" else 10)
+        down, memory = method.broadcast(method.init(x0)), ClientMemory(method.enlist(x0))
+        buffers = oracle.buffers.clone()
+        request = RoundRequest(method, 0, work.lr, down, buffers, drawn, population.weigh(drawn))
+        results = [run_client(settings_, oracle, request, i, memory) for i in drawn]
+        long = [[part.numpy() for _, part in leaves(one.upload.up)] for one in results]
+        whole = IN_A_RUN[rule](np.array([np.concatenate(parts) for parts in long]), sizes)
+        delta, rest = whole[: len(x0)], whole[len(x0) :]
+        found = fk.train(
+            RAGGED.task, RAGGED.federation, method, **given, reducer=rule, keep_memories=True, engine="serial"
+        )
+        close = 1e-5 if isinstance(rule, fk.GeometricMedian) else 1e-10
+        if isinstance(method, fk.SCAFFOLD):
+            np.testing.assert_allclose(found.server.x, x0.numpy() + delta, atol=close)
+            np.testing.assert_allclose(found.server.c, share * rest, atol=close)
+        else:
+            np.testing.assert_allclose(found.server.h, -0.2 * share * delta, atol=close)
+            np.testing.assert_allclose(found.server.x, x0.numpy() + (1 + share) * delta, atol=close)
+        for client, one in zip(drawn, results, strict=True):
+            assert torch.equal(next(iter(found.memories[client])), next(iter(one.memory.method)))
 
 
 BAD = {

@@ -459,3 +459,10 @@ def test_a_wrong_setting_is_named(key: str, value: Any, told: str) -> None:
     with pytest.raises(fk.ConfigError) as caught:
         RunConfig.read({**SETTINGS, key: value})
     assert told in str(caught.value)
+
+
+def test_private_updates_are_not_deployed_as_nodes_could_subtract_the_noise(tmp_path: Path) -> None:
+    config = {**SETTINGS, "method": "private(fedavg, clip=1.0, noise=1.0, delta=0.01)"}
+    made = deployment()
+    with pytest.raises(fk.ConfigError, match="every node knows the run's seed"):
+        serve(made, FakeLink(made, config, tmp_path), config, FakeClock().clock())

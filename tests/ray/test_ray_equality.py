@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 import torch
 from engine_runs import METHODS, WORK, assert_equal, clients, jitter, net
-from problems import session_of, settings_of
+from problems import session_of, settings_of, tiny_net
 from torch import Tensor, nn
 
 import fedkeel as fk
@@ -88,6 +88,32 @@ def test_probes_and_ragged_clients_equal_serial(nodes):
     probes = [fk.probes.Divergence(), fk.probes.Diversity(), fk.probes.Drift()]
     found = play(nodes, "ray", fk.FedCM(), probes=probes)
     assert_equal(found, play(nodes, "serial", fk.FedCM(), probes=probes))
+
+
+HOSTILE = [
+    {"reducer": fk.MultiKrum(0.2), "attack": fk.Collusion(0.2)},
+    {"reducer": fk.GeometricMedian(), "attack": fk.LabelFlip(0.2)},
+    {"reducer": fk.TrimmedMean(0.2), "attack": fk.RandomNoise(0.2), "weighting": "samples"},
+]
+
+
+@pytest.mark.parametrize("options", HOSTILE, ids=lambda options: str(options["attack"]))
+def test_hostile_clients_and_robust_reducers_equal_serial(nodes, options):
+    for method in (fk.SCAFFOLD(), fk.FedNova()):
+        assert_equal(play(nodes, "ray", method, **options), play(nodes, "serial", method, **options))
+
+
+def test_private_updates_equal_serial(nodes):
+    method, work = fk.private(fk.SCAFFOLD(), clip=0.05, noise=0.8, delta=1e-3), fk.Work(steps=3, lr=0.1)
+    problem = tiny_net([5, 12, 9, 3, 7, 3, 8, 4, 11, 6])  # without BatchNorm, which private updates refuse
+    given = {"rounds": 2, "cohort": 9, "work": work, "threads": 1}
+    ours, theirs = (
+        fk.train(problem.task, problem.federation, method, **given, **where)
+        for where in ({"engine": "ray", "address": nodes.address}, {"engine": "serial"})
+    )
+    assert torch.equal(ours.server.x, theirs.server.x)
+    assert torch.equal(ours.server.c, theirs.server.c)
+    assert ours.history[-1]["epsilon"] == theirs.history[-1]["epsilon"]
 
 
 def test_spilled_memories_equal_serial(nodes, monkeypatch):

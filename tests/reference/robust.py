@@ -51,10 +51,19 @@ def multi_krum(values: Array, weights: list[int], hostile: int, keep: int) -> Ar
 
 
 def geometric_median(values: Array, weights: list[int]) -> Array:
-    """Return the minimiser that a general optimiser finds."""
+    """Return the minimiser that a general optimiser finds: by gradients where there are many coordinates."""
+
+    def away(z: Array) -> Array:
+        return np.sqrt(((values - z) ** 2).sum(axis=1))
 
     def objective(z: Array) -> float:
-        return float((np.array(weights) * np.sqrt(((values - z) ** 2).sum(axis=1))).sum())
+        return float((np.array(weights) * away(z)).sum())
 
+    def gradient(z: Array) -> Array:
+        return ((z - values) * (np.array(weights) / away(z))[:, None]).sum(axis=0)
+
+    start = np.median(repeated(values, weights), axis=0)
+    if values.shape[1] > 10:
+        return minimize(objective, start, jac=gradient, method="BFGS", options={"gtol": 1e-12}).x
     options = {"xatol": 1e-10, "fatol": 1e-14, "maxiter": 20_000, "maxfev": 20_000}
-    return minimize(objective, np.median(values, axis=0), method="Nelder-Mead", options=options).x
+    return minimize(objective, start, method="Nelder-Mead", options=options).x

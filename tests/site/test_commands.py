@@ -1,10 +1,11 @@
-"""Every command in README and docs/ runs, made small and in the order of its page, or says here why not."""
+"""Every command in README and docs/ runs, made small, in the order of its page, or has its reason not to."""
 
 from __future__ import annotations
 
 import os
 import re
 import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ from documented import PAGES, ROOT, blocks, commands, name
 from typer.testing import CliRunner
 
 from fedkeel.cli import app
+
+sys.path.insert(0, str(ROOT / "docs"))
+import not_run
 
 _SETTINGS = ("data.clients=60", "cohort=2", "work.epochs=1", "engine=serial", "threads=1")
 _CLIENTS = tuple(word for setting in _SETTINGS for word in ("--set", setting))
@@ -30,35 +34,14 @@ MADE_SMALL: dict[str, tuple[str, ...]] = {
     "costs": (*_CLIENTS, "--counted", "2"),
     "reproduce": ("--dry-run",),  # `make recipes` plays every recipe at its smallest scale
 }
-# what is not run here, and why: part of the line, and the reason
-NOT_RUN = {
-    "fedkeel demo": ".ci/run runs it by itself",
-    "fedkeel advise": "a minute of measuring; tests/cli/test_cli_advise.py runs it",
-    "--method fedgamma --seeds 5": "half an hour: every method, run by `make docs DOCS=--compare`",
-    "make ": "a target of the Makefile: .ci/run or a person runs it",
-    "pip install": "`make wheel` installs the package in a new environment",
-    "python benchmarks/": "minutes on a quiet machine",
-    "python tests/": "minutes of random federations",
-    "python examples/": "tests/test_docs.py runs every example",
-    "fedkeel tune": "needs trials of some length; tests/test_tune.py and tests/cli run it",
-    "on ray": "needs a cluster: `make ray`",
-    "engine ray": "needs a cluster: `make ray`",
-    "--address": "needs a cluster: `make ray`",
-    "fedkeel watch": "serves a page until it is stopped; its own tests start and stop it",
-    "deploy": "needs Flower's processes; its own tests start them",
-    "--track": "needs tensorboard, mlflow or wandb; the trackers' own tests run where they are installed",
-    "FEDKEEL_DATA=…": "a path of the reader's",
-    "Pretrain(": "minutes: pre-trains on all of CIFAR-10; tests/cli/test_cli_init.py runs a small one",
-}
 _REAL = ("cifar10", "cifar100", "mnist", "emnist", "shakespeare")
 EVERY = [(name(page), line) for page in PAGES for line in commands(page)]
 
 
 def reason(line: str) -> str | None:
     """Return why a line is not run here, or None."""
-    for part, why in NOT_RUN.items():
-        if part in line:
-            return why
+    if why := not_run.reason(line):
+        return why
     real = [one for one in _REAL if re.search(rf"\b{one}\b(?!\.)", line) and "reproduce" not in line]
     sets = Path(os.environ.get("FEDKEEL_DATA", "/nowhere"))
     missing = [one for one in real if not list(sets.glob(f"{one}*"))]
@@ -122,8 +105,16 @@ def test_the_commands_of_a_page_run(
 def test_what_is_not_run_is_there_and_has_its_reason() -> None:
     """A reason that no page needs any more is dropped; one for a page to come is allowed."""
     to_come = ("watch", "--track", "deploy", "ray", "--address", "python examples/", "fedkeel demo")
-    for part in NOT_RUN:
+    for part in not_run.NOT_RUN:
         assert any(part in line for _, line in EVERY) or any(word in part for word in to_come), part
+
+
+def test_the_page_says_below_a_block_why_a_command_is_not_run() -> None:
+    page = "a\n\n```\nfedkeel methods\n```\n\n```\nfedkeel watch   # look\n```\n"
+    told = not_run.with_reasons(page)
+    assert told.startswith(page.rstrip())
+    assert told.count("not-run") == 1
+    assert "it serves a page until it is stopped" in told
 
 
 def test_targets_and_programs_in_the_docs_exist() -> None:

@@ -18,7 +18,12 @@ from fedkeel.experiments.robustness import (
     play_robustness,
     robustness_findings,
 )
-from fedkeel.experiments.robustness_page import robustness_rows, robustness_section
+from fedkeel.experiments.robustness_page import (
+    robustness_grids,
+    robustness_rows,
+    robustness_section,
+    robustness_text,
+)
 from fedkeel.experiments.study_pages import write_study
 from fedkeel.report.tables import Trial
 
@@ -60,12 +65,17 @@ def test_a_rule_holds_where_accuracy_stays_within_the_margin_and_backdoors_stay_
         ("median", "SignFlip(0.34)"),
         ("median", "Backdoor(0.34)"),
     }
-    assert found["held_by"]["SignFlip(0.34)"] == ["FedAvg, median"]
+    assert found["held_by"]["SignFlip(0.34)"] == {"FedAvg": ["median"]}
     cells = {row[:3]: row[3:] for row in robustness_rows(found)}
     assert cells["SignFlip(0.34)", "FedAvg", "Mean"] == ("20.0 % (1 diverged)", "-71.0", "", "no")
     assert cells["Backdoor(0.34)", "FedAvg", "median"][2:] == ("15 %", "yes")
+    headings, rows = robustness_grids(found)["FedAvg"]
+    assert headings == ("attack", "Mean", "median", "NormClip")
+    assert rows[1] == ("SignFlip(0.34)", "20.0 (1 diverged) ✗", "86.5 ± 0.7", "95.0 (1 diverged) ✗")
+    assert rows[2][1:3] == ("90.0 ± 0.0, opens 85 % ✗", "90.0 ± 1.4, opens 15 %")
+    assert "Backdoor(0.34): FedAvg with median" in robustness_text(found)
     section = robustness_section(json.loads(json.dumps(found)))
-    assert [block.type for block in section.blocks] == ["chart", "chart", "text", "table"]
+    assert [block.type for block in section.blocks] == ["chart", "chart", "text", "table", "table"]
 
 
 def test_every_combination_has_a_run_of_its_own_in_one_place_however_it_is_written(tmp_path: Path) -> None:

@@ -12,14 +12,14 @@ from fedkeel.cli import options as opt
 from fedkeel.cli import paths
 from fedkeel.cli.resuming import missing_directories, resumable, say_what_is_there
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.progress import TimeLeft, console, plain_table
+from fedkeel.progress import TimeLeft, as_lines, console
 
 if TYPE_CHECKING:
     from fedkeel.report.tables import Trial
 
 EXAMPLES = """[bold]Examples[/]
 
-fedkeel study robustness --method fedavg --rounds 30 --cohort 20 --split "DirichletByClass(0.6)"
+fedkeel study robustness --method fedavg --method scaffold --rounds 30 --cohort 20 --out runs/hostile
 
 fedkeel study robustness --method scaffold --reducer median --reducer "krum(0.3)" --attack "SignFlip(0.2)"
 
@@ -55,8 +55,9 @@ def robustness(
     from fedkeel.columns import shown_score  # noqa: PLC0415
     from fedkeel.experiments import robustness as study  # noqa: PLC0415  heavy
     from fedkeel.experiments.placement import Placement  # noqa: PLC0415
-    from fedkeel.experiments.robustness_page import robustness_table, robustness_text  # noqa: PLC0415
+    from fedkeel.experiments.robustness_page import robustness_grids, robustness_text  # noqa: PLC0415
     from fedkeel.experiments.study_pages import write_study  # noqa: PLC0415
+    from fedkeel.report.tables import why_diverged  # noqa: PLC0415
 
     at_once = parallel or os.cpu_count() or 1
     placement, experiment = Placement.of(at_once, on, experiment)
@@ -75,7 +76,8 @@ def robustness(
 
     def done(trial: Trial, count: int, kept: bool) -> None:
         time_left.count(now=not kept)
-        end = trial.problem or shown_score(trial.rows[-1]) or "not evaluated"
+        problem = why_diverged(trial)
+        end = f"diverged: {problem}" if problem else shown_score(trial.rows[-1]) or "not evaluated"
         left = ", kept from before" if kept else time_left
         text = f"{count} of {len(jobs)}: {trial.method}, seed {trial.seed}: {end}{left}"
         screen.print(text, style="dim", markup=False, soft_wrap=True)
@@ -88,6 +90,6 @@ def robustness(
         told = {"directory": str(directory), "page": str(page), **found}
         print(json.dumps(told, ensure_ascii=False, indent=2))
         return
-    console().print(plain_table(*robustness_table(found)))
-    text = "\n".join([*robustness_text(found), f"Page with charts: {page}"])
-    console().print(f"\n{text}", markup=False, soft_wrap=True)
+    grids = [f"{method}\n{as_lines(*grid)}\n" for method, grid in robustness_grids(found).items()]
+    text = "\n".join([*grids, *robustness_text(found), f"Page with charts: {page}"])
+    console().print(text, markup=False, highlight=False, soft_wrap=True)

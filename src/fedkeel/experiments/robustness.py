@@ -21,7 +21,15 @@ from fedkeel.report.measures import Measure, parse_measure
 from fedkeel.report.tables import Trial, score
 from fedkeel.studies.artifacts import open_directory
 
-REDUCERS = ("Mean", "Median", "TrimmedMean(0.3)", "NormClip", "MultiKrum(0.3)", "GeometricMedian")
+REDUCERS = (
+    "Mean",
+    "Median",
+    "TrimmedMean(0.3)",
+    "NormClip",
+    "Krum(0.3)",
+    "MultiKrum(0.3)",
+    "GeometricMedian",
+)
 ATTACKS = (
     "SignFlip(0.2, scale=5)",
     "RandomNoise(0.2)",
@@ -159,14 +167,7 @@ def robustness_findings(
         "seeds": list(study.seeds),
         "clean": clean,
         "lines": lines,
-        "held_by": {
-            attack: [
-                f"{line['method']}, {line['reducer']}"
-                for line in lines
-                if line["attack"] == attack and line["holds"]
-            ]
-            for attack in study.attacks
-        },
+        "held_by": {attack: _held(lines, attack, study.methods) for attack in study.attacks},
     }
 
 
@@ -191,6 +192,12 @@ def _line(
         "diverged": len(scores) - len(known),
         "holds": held and (success is None or success < OPEN),
     }
+
+
+def _held(lines: Sequence[Mapping[str, Any]], attack: str, methods: Sequence[str]) -> dict[str, list[str]]:
+    """Return the reducers with which each method holds out against an attack."""
+    held = [line for line in lines if line["attack"] == attack and line["holds"]]
+    return {method: [line["reducer"] for line in held if line["method"] == method] for method in methods}
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fedkeel.report.page.document import Axis, Chart, Section, Series, Table, Text
 from fedkeel.report.page.runs import short
+
+Grid = tuple[tuple[str, ...], list[tuple[str, ...]]]
 
 _HEADINGS = ("attack", "method", "reducer", "accuracy", "against clean", "backdoor opens", "holds")
 
@@ -42,8 +44,26 @@ def robustness_section(found: Mapping[str, Any]) -> Section:
         id="robustness",
         title="Robustness",
         about="Accuracy with and without hostile clients, by method and reducer; worst to best seed.",
-        blocks=(*charts, Text(id="held", paragraphs=tuple(robustness_text(found)), listed=True), table),
+        blocks=(
+            *charts,
+            Text(id="held", paragraphs=tuple(robustness_text(found)), listed=True),
+            *_grid_tables(found),
+            table,
+        ),
     )
+
+
+def _grid_tables(found: Mapping[str, Any]) -> list[Table]:
+    return [
+        Table(
+            id=f"robustness-grid-{index}",
+            title=f"{method}: {found['measure']} in per cent",
+            headings=headings,
+            rows=tuple(rows),
+            left=(0,),
+        )
+        for index, (method, (headings, rows)) in enumerate(robustness_grids(found).items())
+    ]
 
 
 def robustness_rows(found: Mapping[str, Any]) -> list[tuple[str, ...]]:
@@ -62,43 +82,62 @@ def robustness_rows(found: Mapping[str, Any]) -> list[tuple[str, ...]]:
     ]
 
 
-def robustness_table(found: Mapping[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return headings and lines."""
-    return _HEADINGS, robustness_rows(found)
+def robustness_grids(found: Mapping[str, Any]) -> dict[str, Grid]:
+    """Return a grid of texts for each method: a line per attack, a column per reducer."""
+    reducers = tuple(dict.fromkeys(line["reducer"] for line in found["lines"]))
+    grids: dict[str, Grid] = {}
+    for method in found["clean"]:
+        own = [line for line in found["lines"] if line["method"] == method]
+        cells = {(line["attack"], line["reducer"]): _cell(line) for line in own}
+        attacks = dict.fromkeys(line["attack"] for line in own)
+        rows = [(attack, *(cells[attack, reducer] for reducer in reducers)) for attack in attacks]
+        grids[method] = (("attack", *reducers), rows)
+    return grids
 
 
 def robustness_text(found: Mapping[str, Any]) -> list[str]:
-    """Say for every attack who holds out against it."""
-    points = f"{100 * found['margin']:g} points of the clean run"
+    """Say for every attack with which reducers each method holds out against it."""
+    points = f"{100 * found['margin']:g} points"
+    told = [
+        f"{attack}: "
+        + "; ".join(f"{method} with {', '.join(held) or 'none'}" for method, held in of_attack.items())
+        for attack, of_attack in found["held_by"].items()
+    ]
     return [
-        f"{attack}: {'; '.join(held) if held else 'nobody'} within {points}"
-        for attack, held in found["held_by"].items()
+        f"✗ does not hold: more than {points} below the same method with the mean and no attack, a seed "
+        f"diverged, or a backdoor opens for a fifth of the samples. Mean ± standard deviation over "
+        f"{len(found['seeds'])} seeds.",
+        "What holds out:",
+        *told,
     ]
 
 
 def _bars(id: str, title: str, lines: Sequence[Mapping[str, Any]], column: str) -> Chart:
-    """Return bars by attack, one series per reducer (and method, where there are several)."""
-    several = len({line["method"] for line in lines}) > 1
+    """Return bars with one series per reducer: accuracies by attack, or backdoors by method."""
     series: dict[str, list[Mapping[str, Any]]] = {}
     for line in lines:
-        name = f"{line['method']}, {line['reducer']}" if several else line["reducer"]
-        series.setdefault(name, []).append(line)
+        series.setdefault(line["reducer"], []).append(line)
+    accuracy = column == "mean"
+    several = not accuracy and len({line["attack"] for line in lines}) > 1
     return Chart(
         id=id,
         title=title,
-        x=Axis(label="attack"),
-        y=Axis(label="accuracy" if column == "mean" else "success", percent=True),
+        x=Axis(label="attack" if accuracy else "method"),
+        y=Axis(label="accuracy" if accuracy else "success", percent=True),
         series=tuple(
             Series(
                 name=name,
-                x=tuple(line["attack"] for line in own),
+                x=tuple(
+                    line["attack"]
+                    if accuracy
+                    else f"{line['method']}, {line['attack']}"
+                    if several
+                    else line["method"]
+                    for line in own
+                ),
                 y=tuple(short(line[column]) for line in own),
-                low=tuple(short(min(_known(line), default=None)) for line in own)
-                if column == "mean"
-                else None,
-                high=tuple(short(max(_known(line), default=None)) for line in own)
-                if column == "mean"
-                else None,
+                low=_ends(own, min) if accuracy else None,
+                high=_ends(own, max) if accuracy else None,
                 kind="bars",
             )
             for name, own in series.items()
@@ -107,8 +146,19 @@ def _bars(id: str, title: str, lines: Sequence[Mapping[str, Any]], column: str) 
     )
 
 
+def _ends(lines: Sequence[Mapping[str, Any]], end: Callable[..., Any]) -> tuple[float | None, ...]:
+    """Return the worst or the best seed of each line."""
+    return tuple(short(end(_known(line), default=None)) for line in lines)
+
+
 def _known(line: Mapping[str, Any]) -> list[float]:
     return [one for one in line["scores"] if one is not None]
+
+
+def _cell(line: Mapping[str, Any]) -> str:
+    """Return accuracy and deviation in per cent, how often a backdoor opens, and whether it does not hold."""
+    opens = "" if line["success"] is None else f", opens {100 * line['success']:.0f} %"
+    return f"{_with_deviation(line).replace(' %', '')}{opens}{'' if line['holds'] else ' ✗'}"
 
 
 def _with_deviation(line: Mapping[str, Any]) -> str:

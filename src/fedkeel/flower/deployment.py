@@ -13,8 +13,10 @@ from fedkeel.data.federation import Augmentation, Federation, Transform
 from fedkeel.data.samples import Samples
 from fedkeel.errors import ConfigError, DataError
 from fedkeel.experiments.experiment import Experiment
+from fedkeel.experiments.expression import parse_method
 from fedkeel.flower.federation import NodeFederation, ServerFederation
 from fedkeel.flower.options import RunConfig
+from fedkeel.methods.private import Private
 from fedkeel.methods.stages import Stages
 from fedkeel.settings import RunSettings
 from fedkeel.task import Task
@@ -87,6 +89,16 @@ class Deployment:
         if classes is not None:
             self._options["classes"] = classes
         self._reducer, self._probes = reducer, tuple(probes)
+
+    def check_method(self, config: RunConfig) -> None:
+        """Refuse what promises more than a deployment keeps."""
+        method = parse_method(config.experiment.method) if self._method is None else self._method
+        parts = [part.method for part in method.parts] if isinstance(method, Stages) else [method]
+        if any(isinstance(part, Private) for part in parts):
+            raise ConfigError(
+                "private(…) in a deployment: every node knows the run's seed, from which the cohorts and the "
+                "noise are drawn, and could take the noise away: simulate it, and deploy without it"
+            )
 
     def on_node(self, config: RunConfig, node: Node) -> RunSettings:
         """Return the run as a node plays it, with its own data."""

@@ -50,6 +50,7 @@ def serve(deployment: Deployment, link: Link, given: Mapping[str, Any], clock: C
 def _serve(deployment: Deployment, config: RunConfig, link: Link, clock: Clock) -> Result:
     options, experiment = config.options, config.experiment
     run_dir = Path(options.run_dir)
+    deployment.check_method(config)
     begun = _begun(run_dir)
     registry = Registry(link, options.clients, clock)
     status = ServerStatus("waiting", clients=options.clients, rounds=experiment.rounds)

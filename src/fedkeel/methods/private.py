@@ -64,6 +64,11 @@ def is_length(name: str) -> bool:
     return name.rpartition(".")[2] == _LENGTH
 
 
+def keeps_memories(method: Algorithm, x: Vector) -> bool:
+    """Tell whether a method's clients keep anything from one round to the next."""
+    return any(True for _ in leaves(method.enlist(x)))
+
+
 def private(
     inner: Algorithm | Stages,
     clip: float | None = None,

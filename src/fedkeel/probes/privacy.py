@@ -9,7 +9,7 @@ import torch
 
 from fedkeel.frozen import Count, frozen
 from fedkeel.layout import Layout
-from fedkeel.methods.private import Private
+from fedkeel.methods.private import Private, keeps_memories
 from fedkeel.privacy import ORDERS, Mechanism, divergences, epsilon_of
 from fedkeel.probes.base import Columns, Probe, RoundView
 from fedkeel.records import Record
@@ -48,7 +48,8 @@ class PrivacyBudget(Probe):
         """Add the round."""
         method = seen.algorithm
         assert isinstance(method, Private)  # the run was checked
-        mechanism = Mechanism(method.noise, self.clients, self.cohort, self.sampling)
+        memories = keeps_memories(method, seen.down.x)
+        mechanism = Mechanism(method.noise, self.clients, self.cohort, self.sampling, memories)
         spent = state.divergences.cpu() + torch.tensor(divergences(mechanism), dtype=torch.float64)
         found = epsilon_of(spent.tolist(), method.delta)
         return {"epsilon": found if math.isfinite(found) else None}, Spent(spent)

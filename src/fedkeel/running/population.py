@@ -42,8 +42,11 @@ class Population(NamedTuple):
         """Describe the accepted clients to the server."""
         share = sum(self.weigh(clients)) / self.whole
         stream = Stream(self.seed).branch("server", round)
-        redrawn = self.bernoulli and self._number(self._rng(round)) == 0
-        return Cohort(round, rounds, len(clients), share, stream, self.size, redrawn)
+        return Cohort(round, rounds, len(clients), share, stream, self.size, self.redrawn(round))
+
+    def redrawn(self, round: int) -> bool:
+        """Tell whether nobody was drawn at first, and a round's cohort was drawn again."""
+        return self.bernoulli and self._number(self._rng(round)) == 0
 
     def _rng(self, round: int) -> np.random.Generator:
         return Stream(self.seed).branch("cohort", round).numpy()

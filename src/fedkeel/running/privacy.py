@@ -76,6 +76,11 @@ def _check_settings(settings: RunSettings, privates: list[Private]) -> None:
             f"private: delta = {deltas[0]:g} with {clients} clients: publishing one client's data whole "
             f"would pass for private; give less than 1/{clients} = {1 / clients:g}, better far less"
         )
+    if settings.on_divergence == "rollback":
+        raise ConfigError(
+            "private: on_divergence = 'rollback' plays rounds again by what was measured on clients' data, "
+            "which ε does not count: choose on_divergence='stop'"
+        )
     if any(callable(part.until) for part in settings.stages.parts):
         raise ConfigError(
             "private: a stage ends by a rule, which may read what was measured on clients' data: give its "

@@ -13,6 +13,7 @@ from fedkeel.engines.contract import Choice, CohortResult, Engine, RoundRequest,
 from fedkeel.engines.outcome import upload_shapes
 from fedkeel.errors import Diverged, TooFewClients
 from fedkeel.layout import worst_layer
+from fedkeel.methods.private import Private
 from fedkeel.methods.stages import Stages
 from fedkeel.oracle import Oracle
 from fedkeel.probes.base import Columns, RoundView
@@ -113,7 +114,7 @@ def play_round(
     columns, probes = report(context, finished, row)
     seconds = {"evaluation": evaluated - trained, "probes": time.perf_counter() - evaluated}
     after = finished.after._replace(probes=probes)
-    return RoundOutcome(after, kept_memories(finished), row | columns, seconds)
+    return RoundOutcome(after, kept_memories(context, finished), row | columns, seconds)
 
 
 def prepare(context: RunContext, state: RunState, rate: float = 1.0) -> RoundRequest:
@@ -277,7 +278,14 @@ def report(context: RunContext, finished: FinishedRound, row: Row) -> tuple[Colu
     return context.panel.report(before.probes, view)
 
 
-def kept_memories(finished: FinishedRound) -> dict[int, ClientMemory]:
-    """Return the accepted clients' new memories; a client that keeps nothing is not in the store."""
+def kept_memories(context: RunContext, finished: FinishedRound) -> dict[int, ClientMemory]:
+    """Return the accepted clients' new memories; a client that keeps nothing is not in the store.
+
+    Where private updates drew nobody, the clients that were drawn again have not taken part: that they did
+    would tell later that all others were not drawn.
+    """
+    private = isinstance(finished.request.algorithm, Private)
+    if private and context.population.redrawn(finished.before.round):
+        return {}
     results = zip(finished.accepted, finished.result.clients, strict=True)
     return {client: result.memory for client, result in results if worth_keeping(result.memory)}

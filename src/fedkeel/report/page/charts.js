@@ -137,7 +137,9 @@
     const stroke = theme.series[colour];
     const name = plain(series.name);
     if (series.kind === "bars") {
-      return [{ type: "bar", name, x: series.x.map(category), y: series.y, marker: { color: faded(stroke, 0.85) } }];
+      const bars = { type: "bar", name, x: series.x.map(category), y: series.y, marker: { color: faded(stroke, 0.85) } };
+      if (series.low) bars.error_y = whiskers(series, theme);
+      return [bars];
     }
     const traces = series.low ? [bandTrace(series.x, series.low, series.high, stroke)] : [];
     const few = series.x.length <= 24 || series.hollow || series.kind === "points";
@@ -149,6 +151,13 @@
       line: { color: stroke, width: 2.2, dash: DASHES[dash] },
     });
     return traces;
+  }
+
+  /* From low to high around each bar; a bar without a value has none. */
+  function whiskers(series, theme) {
+    const away = (end) => series.y.map((y, i) => (y === null || end[i] === null ? 0 : Math.abs(end[i] - y)));
+    const [array, arrayminus] = [away(series.high), away(series.low)];
+    return { type: "data", symmetric: false, array, arrayminus, thickness: 1.2, width: 2, color: theme.ink };
   }
 
   const category = (value) => (typeof value === "string" ? plain(value) : value);

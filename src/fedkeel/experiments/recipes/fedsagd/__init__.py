@@ -28,7 +28,7 @@ def _with_short_smoke(
     general = smoke_scale(recipe)
     assert general.setups is not None
     changed = {name: {**given, **(own or {}).get(name, {})} for name, given in general.setups.items()}
-    note = f"{general.note}; only {', '.join(rows)}"
+    note = f"{general.note}; without --methods only {', '.join(rows)}"
     return recipe.changed(
         smoke=replace(general, note=note, setups=changed, rows=rows, measures=measures or {})
     )
