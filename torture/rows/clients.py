@@ -54,7 +54,7 @@ def _try(rng: random.Random, number: int, tally: Tally) -> str | None:
     """Play a run with broken clients and simulated faults; return what went wrong, None where all held."""
     broken = tuple(rng.sample(range(1, _CLIENTS), rng.randint(0, 3)))
     value = rng.choice([BROKEN, 1e38])
-    shares = [rng.choice([0.0, 0.05, 0.15, 0.3 if number % 5 == 0 else 0.1]) for _ in range(4)]
+    shares = [rng.choice([0.0, 0.05, 0.15, 0.25 if number % 5 == 0 else 0.1]) for _ in range(4)]
     faults = fk.Faults(*shares, seed=number)
     method: Any = rng.choice(_METHODS)
     weighting = rng.choice(["uniform", "samples"])

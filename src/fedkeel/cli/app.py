@@ -154,6 +154,7 @@ class CommandGroup(TyperGroup):
                 print(f"error: {as_storage_error(problem)}", file=sys.stderr)
                 raise typer.Exit(StorageError.exit_code) from None
             except KeyboardInterrupt:
+                print("\nstopped", file=sys.stderr)
                 raise typer.Exit(130) from None
 
 

@@ -104,7 +104,7 @@ def go_on(directory: Path, rounds: int | None, columns: str | None, *, as_json: 
 def _run_comparison(
     comparison: Comparison, out: Path, placement: Placement | None = None, *, as_json: bool
 ) -> None:
-    _check_free(out)
+    _check_free(out, comparison)
     try:
         if placement is None or placement.one_by_one:
             trials = _train_all(comparison, out, quiet=as_json)
@@ -135,13 +135,13 @@ def refuse_diverged(trials: list[Trial]) -> None:
         raise Diverged(text + reason, round=len(first.rows))
 
 
-def _check_free(out: Path) -> None:
-    """Refuse a directory that holds something else."""
+def _check_free(out: Path, comparison: Comparison) -> None:
+    """Refuse a directory that holds something else than this comparison, or what was begun of it."""
     from fedkeel.files import storage_errors  # noqa: PLC0415
 
     with storage_errors(out):
         found = sorted(path.name for path in out.iterdir()) if out.exists() else []
-    strangers = [name for name in found if name != ".lock"]
+    strangers = [name for name in found if name not in (".lock", *comparison.folders)]
     if strangers and COMPARISON_FILE not in strangers:
         raise StorageError(f"{out}: holds {strangers[0]} and no comparison: choose an empty or new directory")
 

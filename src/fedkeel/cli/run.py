@@ -114,6 +114,7 @@ def _train(experiment: Experiment, directory: Path, *, resuming: bool, as_json: 
     from fedkeel.running.run_directory import read_rows  # noqa: PLC0415
 
     name = f"{spell_method(experiment.method)}, seed {experiment.seed}"
+    command = f"fedkeel resume {shlex.quote(str(directory))}{f' --rounds {experiment.rounds}' * resuming}"
     before = len(read_rows(directory)) if resuming else 0
     with RunProgress([name], experiment.rounds, stderr=as_json) as progress:
         progress.begin(0, before)
@@ -123,10 +124,11 @@ def _train(experiment: Experiment, directory: Path, *, resuming: bool, as_json: 
             raise _without_python(problem) from None
         except StorageError:
             raise
+        except KeyboardInterrupt:  # amid the beginning or the end: between them `train` says more
+            if not (directory / "manifest.json").exists():
+                raise
+            raise Stopped(f"\nstopped\nresume with: {command}") from None
         except Exception as problem:
-            command = f"fedkeel resume {shlex.quote(str(directory))}"
-            if resuming:
-                command += f" --rounds {experiment.rounds}"
             told = _with_way_on(problem, command)
             if told is problem:
                 raise

@@ -176,11 +176,14 @@ def check_end(path: Path) -> None:
 
 
 def is_whole(path: Path) -> bool:
-    """Tell whether nothing is wrong with the rows and the last files of a run; resuming it mends them."""
+    """Tell whether a run has ended and nothing is wrong with its rows and last files; resuming mends them."""
     try:
+        manifest = read_manifest(path)
         check_end(path)
-        found = read_lines(path / METRICS, RunKey.of(read_manifest(path)))
+        found = read_lines(path / METRICS, RunKey.of(manifest))
     except StorageError:
+        return False
+    if "format" in manifest and manifest.get("end") is None:  # it was ended amid writing its last files
         return False
     return not (found.problems or found.torn) and found.whole >= _rounds_checkpointed(path)
 
