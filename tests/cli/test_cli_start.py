@@ -85,7 +85,7 @@ def test_ctrl_c_while_modules_are_imported_prints_no_traceback(tmp_path, module)
         check=False,
         preexec_fn=interruptible,
     )
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "\nstopped\n")
 
 
 @pytest.mark.parametrize(

@@ -208,7 +208,7 @@ def test_the_commands(tmp_path: Path) -> None:
     )
     assert ran.exit_code == 0, ran.output
     titles = [section.title for section in document_in(together).sections]
-    assert {"Curves", "Against the value", "Stability", "Interaction"} <= set(titles)
+    assert {"Curves", "Against the value", "Study in b: Stability", "Study in c: Interaction"} <= set(titles)
     assert {one.method for one in document_in(together).runs} == {"work.lr=0.1", "work.lr=0.2"}
 
 

@@ -137,11 +137,12 @@ def refuse_diverged(trials: list[Trial]) -> None:
 
 def _check_free(out: Path, comparison: Comparison) -> None:
     """Refuse a directory that holds something else than this comparison, or what was begun of it."""
-    from fedkeel.files import storage_errors  # noqa: PLC0415
+    from fedkeel.files import storage_errors, temporary_name  # noqa: PLC0415
 
     with storage_errors(out):
         found = sorted(path.name for path in out.iterdir()) if out.exists() else []
-    strangers = [name for name in found if name not in (".lock", *comparison.folders)]
+    ours = (".lock", temporary_name(out / COMPARISON_FILE).name, *comparison.folders)
+    strangers = [name for name in found if name not in ours]
     if strangers and COMPARISON_FILE not in strangers:
         raise StorageError(f"{out}: holds {strangers[0]} and no comparison: choose an empty or new directory")
 

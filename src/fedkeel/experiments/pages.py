@@ -21,6 +21,7 @@ from fedkeel.report.page.runs import ReportedRun
 from fedkeel.report.page.sweep import sweep_section
 from fedkeel.report.table_columns import COLUMNS
 from fedkeel.report.tables import Trial
+from fedkeel.running.run_directory import read_experiment
 from fedkeel.studies import STUDY_FILE
 
 _MOST_NAMED = 5  # methods of a title
@@ -98,9 +99,8 @@ def parts_of(directory: Path) -> PageParts:
     if (directory / "manifest.json").exists():
         run = reported_run(directory)
         command = f"fedkeel run {shlex.quote(str(directory / 'experiment.toml'))}"
-        title, file = f"{run.trial.method} on {_data(run.manifest)}", directory / "experiment.toml"
-        settings = file.read_text(encoding="utf-8") if file.exists() else ""
-        return PageParts(title, (run,), commands=(command,), settings=settings)
+        title = f"{run.trial.method} on {_data(run.manifest)}"
+        return PageParts(title, (run,), commands=(command,), settings=read_experiment(directory))
     found = sorted(path.parent for path in directory.rglob("manifest.json")) if directory.is_dir() else []
     if not found:
         raise StorageError(

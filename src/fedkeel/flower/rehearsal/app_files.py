@@ -143,7 +143,7 @@ def write_app(folder: Path, *, method: str, model: str, nodes: int, rounds: int)
         )
     if model not in _MODELS:
         raise ConfigError(
-            f"model {model!r}: an app learns the digits at first; {did_you_mean(model, _MODELS)}"
+            f"--model {model}: an app learns the digits at first; {did_you_mean(model, _MODELS)}"
         )
     package = name.replace("-", "_")
     values = {"name": name, "package": package, "nodes": nodes, "rounds": rounds}
