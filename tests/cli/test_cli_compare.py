@@ -11,6 +11,7 @@ import pytest
 from fedkeel.cli import compare
 from fedkeel.experiments.comparison import Comparison, changes, folder
 from fedkeel.experiments.experiment import Experiment
+from fedkeel.jsonfiles import sealed
 from fedkeel.progress import RunProgress
 from fedkeel.tomlfile import dump
 
@@ -86,6 +87,26 @@ def test_a_comparison_that_was_stopped_goes_on(fedkeel, monkeypatch):
     assert [run["accuracy"] for run in again["runs"]] == [run["accuracy"] for run in whole["runs"]]
     assert again["verdict"] == whole["verdict"]
     assert json.loads(fedkeel("show", "c", "--json").stdout)["verdict"] == whole["verdict"]
+
+
+def test_a_comparison_goes_on_that_ended_before_its_file_was_there(fedkeel):
+    Path("c/fedavg/seed-0").mkdir(parents=True)
+    Path("c/.comparison.toml.tmp").write_text("half of")
+    fedkeel("compare", *methods("fedavg", "scaffold"), *TINY, "--seeds", "1", "--out", "c")
+    fedkeel("show", "c")
+
+
+def test_a_run_that_ended_amid_its_last_files_is_made_whole(fedkeel):
+    line = ("compare", *methods("fedavg"), *TINY, "--seeds", "1", "--client-tests", "0.2", "--out", "c")
+    fedkeel(*line)
+    run = Path("c/fedavg/seed-0")
+    told = (run / "clients.jsonl").read_bytes()
+    (run / "clients.jsonl").unlink()
+    manifest = json.loads((run / "manifest.json").read_text())
+    del manifest["end"], manifest["sha256"]
+    (run / "manifest.json").write_text(json.dumps(sealed(manifest)))
+    fedkeel(*line)
+    assert (run / "clients.jsonl").read_bytes() == told
 
 
 def test_other_settings_in_the_same_directory_are_refused(fedkeel):
