@@ -90,6 +90,8 @@ def _try(
     done = _rows(out)
     if code == 0:
         tally.note("had finished before")
+    elif send and code == -send[0][1] and not text and not out.exists():
+        tally.note("ended before fedkeel's own code ran")
     elif code != (patch[1] or 130):
         return f"{kind}: exit code {code}: {text[-600:]}"
     elif done != _checkpoint(out):
@@ -119,6 +121,8 @@ def _child(
     pid = os.fork()
     if pid == 0:
         _be_the_command_line(arguments, log, prepare)
+    while send and not log.exists():  # before that it is no command line yet
+        time.sleep(0.001)
     for wait, number in send or ():
         time.sleep(wait)
         os.kill(pid, number)
