@@ -127,6 +127,7 @@ def _stacked_gradients(
     mapped = mapped_over_clients(client_loss(model, None), given)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a layer without a batching rule runs client by client, and warns
+        warnings.simplefilter("ignore", ResourceWarning)  # of a file that an interrupted import left open
         try:
             found, _, moved = mapped(model.oracle.point.expand(count(inputs), -1), given)
         except Exception as problem:
