@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _USUAL = (signal.SIG_DFL, signal.default_int_handler)
@@ -45,16 +46,22 @@ def stoppable() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    before = raise_on_signals()
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def raise_on_signals() -> dict[signal.Signals, Any]:
+    """Let signals that nobody handles raise an exception from now on; return how they were dealt with."""
     raiser = _Raiser()
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     ours = {number: handler for number, handler in before.items() if handler in _USUAL}
-    try:
-        for number in ours:
-            signal.signal(number, raiser)
-        yield
-    finally:
-        for number, handler in ours.items():
-            signal.signal(number, handler)
+    for number in ours:
+        signal.signal(number, raiser)
+    return ours
 
 
 @contextmanager
