@@ -14,6 +14,8 @@ from older_run import make_older
 from torch import nn
 
 import fedkeel as fk
+from fedkeel.running import run_reading
+from fedkeel.running.row_files import FoundLines, RunKey
 from fedkeel.running.run_directory import is_whole, read_rows, read_timings
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -239,3 +241,17 @@ def test_bytes_behind_the_last_row_of_a_finished_run_are_damage(run: Path) -> No
     with (run / "metrics.jsonl").open("ab") as file:
         file.write(b"\x93half a li")
     assert not is_whole(run)
+
+
+def test_a_run_that_goes_on_while_it_is_read_is_whole(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, read = (run / "metrics.jsonl").read_bytes(), run_reading.timing_lines
+    (run / "metrics.jsonl").write_text("".join(lines(run)[:1]))
+    shutil.rmtree(run / "checkpoints")
+
+    def meanwhile(path: Path, key: RunKey) -> FoundLines:
+        (path / "metrics.jsonl").write_bytes(whole)
+        return read(path, key)
+
+    monkeypatch.setattr(run_reading, "timing_lines", meanwhile)
+    assert len(read_rows(run)) == 1
+    assert len(read_rows(run)) == 4
