@@ -25,10 +25,10 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)  ## three methods × three seeds on digits: a table, a verdict, a page
 	$(BIN)/fedkeel demo
 
-test: lint  ## every check (five minutes)
+test: lint  ## every check (eight minutes)
 	@$(MAKE) --no-print-directory -j2 types unit
 
-check: lint  ## format, lint, types, imports and the fast tests (one minute)
+check: lint  ## format, lint, types, imports and the fast tests (a minute and a half)
 	@$(MAKE) --no-print-directory -j2 types fast
 
 format: $(STAMP)  ## lay the code out
