@@ -6,6 +6,8 @@ import ast
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 import fedkeel
 
 SOURCE = Path(fedkeel.__file__).parent
@@ -44,6 +46,7 @@ def sources() -> dict[str, ast.AST]:
     return {file.relative_to(SOURCE).as_posix(): ast.parse(file.read_text()) for file in files}
 
 
+@pytest.mark.slow
 def test_pickles_pass_only_between_our_own_processes() -> None:
     users = {name for name, tree in sources().items() if imported(tree) & FORBIDDEN}
     assert users == BETWEEN_OUR_PROCESSES

@@ -157,6 +157,7 @@ def library(noise: float, clients: int, cohort: int, rounds: int, delta: float, 
 @pytest.mark.parametrize(
     ("noise", "clients", "cohort", "rounds"), [(4.0, 1000, 20, 100), (6.0, 500, 50, 200)]
 )
+@pytest.mark.slow
 def test_epsilon_is_the_librarys(noise: float, clients: int, cohort: int, rounds: int, sampling: Any) -> None:
     given: dict[str, Any] = {"noise": noise, "clients": clients, "cohort": cohort, "rounds": rounds}
     ours = epsilon(**given, delta=1e-5, sampling=sampling)
@@ -201,6 +202,7 @@ def test_epsilon_of_fixed_cohorts_by_hand(noise: float) -> None:
 
 @pytest.mark.parametrize("noise", [0.5, 1.0, 4.0, 30.0])
 @pytest.mark.parametrize(("clients", "cohort"), [(2, 1), (50, 20), (1000, 20), (1000, 1000)])
+@pytest.mark.slow
 def test_a_secret_draw_more_noise_and_fewer_rounds_cost_no_privacy(
     noise: float, clients: int, cohort: int
 ) -> None:
@@ -262,6 +264,7 @@ def test_the_history_tells_epsilon_after_every_round(sampling: Any) -> None:
         assert [row["epsilon"] for row in rows] == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_a_private_run_resumes_to_the_bit_with_its_epsilon(tmp_path: Path) -> None:
     task, federation, method = PROBLEM.task, PROBLEM.federation, private(fk.SCAFFOLD())
     given = {**OPTIONS, "keep_memories": True, "checkpoint_every": 1}

@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +24,7 @@ TABLES = st.recursive(
 
 
 @given(TABLES)
+@pytest.mark.slow
 def test_a_table_reads_back_equal(table: dict[str, Any]) -> None:
     assert tomllib.loads(dump(table)) == table
 

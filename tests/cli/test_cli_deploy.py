@@ -71,6 +71,7 @@ def test_status_says_how_to_go_on_where_nothing_runs_any_more(fedkeel, hospitals
 
 
 @flower_is_installed
+@pytest.mark.slow
 def test_a_port_in_use_is_named_and_nothing_is_left(fedkeel, hospitals: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -83,6 +84,7 @@ def test_a_port_in_use_is_named_and_nothing_is_left(fedkeel, hospitals: Path) ->
 
 
 @flower_is_installed
+@pytest.mark.slow
 def test_code_that_does_not_load_is_named_before_anything_starts(fedkeel, hospitals: Path) -> None:
     code = hospitals / "hospitals/app.py"
     code.write_text(code.read_text() + "\nimport nosuchmodule\n")
@@ -93,6 +95,7 @@ def test_code_that_does_not_load_is_named_before_anything_starts(fedkeel, hospit
 
 
 @flower_is_installed
+@pytest.mark.slow
 def test_a_certificate_of_another_authority_is_named_and_nothing_is_left(fedkeel, hospitals: Path) -> None:
     from fedkeel.flower.rehearsal.keys import make_certificates
 

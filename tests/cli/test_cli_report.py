@@ -31,6 +31,7 @@ def test_a_page_that_is_written_again_is_the_same(fedkeel: Callable) -> None:
     assert document.facts[:3] == (("data", "digits"), ("clients", "4"), ("cohort", "2 per round"))
 
 
+@pytest.mark.slow
 def test_runs_of_all_kinds_stand_on_one_page(fedkeel: Callable) -> None:
     fedkeel(*COMPARE, "--out", "c")
     fedkeel("run", *TINY, "--lr", "0.5", "--out", "a")

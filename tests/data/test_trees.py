@@ -137,6 +137,7 @@ def test_several_targets_and_outputs(sizes: str, engine: str) -> None:
     assert found.history[-1]["loss"] == pytest.approx(expected.history[-1]["loss"], rel=1e-10)
 
 
+@pytest.mark.slow
 def test_a_transform_may_make_several_inputs_of_one() -> None:
     def taken_apart(both: Tensor) -> dict[str, Tensor]:
         return {"numbers": both[:, :4], "words": both[:, 4:].long()}
@@ -147,6 +148,7 @@ def test_a_transform_may_make_several_inputs_of_one() -> None:
         assert found["loss"] == pytest.approx(expected["loss"], rel=1e-10)
 
 
+@pytest.mark.slow
 def test_augmentation_gets_the_whole_tree_and_is_the_same_in_every_engine() -> None:
     def noisy(x: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
         shift = torch.randn(x["numbers"].shape, generator=generator, dtype=torch.float64)

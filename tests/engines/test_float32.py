@@ -195,6 +195,7 @@ def test_every_method_walks_as_exactly_as_a_textbook(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", one_in(10, KINDS))
+@pytest.mark.slow
 def test_every_kind_of_stacked_step_does_too(name: str) -> None:
     assert error(name, logistic, "stacked-uncompiled") < 1.25
 

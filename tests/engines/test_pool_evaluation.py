@@ -19,6 +19,8 @@ from fedkeel.engines.pool import Processes, pool
 from fedkeel.engines.serial import threads
 from fedkeel.oracle import Oracle
 
+pytestmark = pytest.mark.slow
+
 WORK = fk.Work(steps=2, batch_size=8, lr=0.05)
 SAMPLES, FEATURES = 3500, 31  # a short last batch, and every other batch off the alignment of the first
 
@@ -126,7 +128,6 @@ def test_an_mlp_is_evaluated_as_by_serial():
     assert_alike(mlp(), fk.Federation.from_arrays(clients(20, FEATURES), draw(SAMPLES, FEATURES)))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("nhwc", [False, True])
 def test_a_cnn_is_evaluated_as_by_serial(nhwc):
     x, y = draw(SAMPLES, 3, 8, 8)
@@ -134,13 +135,11 @@ def test_a_cnn_is_evaluated_as_by_serial(nhwc):
     assert_alike(cnn(), fk.Federation.from_arrays(clients(20, 3, 8, 8), (x, y)))
 
 
-@pytest.mark.slow
 def test_samples_off_alignment_are_evaluated_as_by_serial():
     x, y = draw(SAMPLES, FEATURES)
     assert_alike(mlp(), fk.Federation.from_arrays(clients(20, FEATURES), (shifted(x), y)))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("held_out", [0, 1])
 def test_all_clients_data_is_evaluated_as_by_serial(held_out):
     federation = fk.Federation.from_arrays(clients(900, FEATURES)).hold_out(held_out)
@@ -162,7 +161,6 @@ def test_beside_a_test_set_workers_evaluate_all_clients_data_where_that_takes_no
     assert evaluated_by(part, part.everything) == os.getpid()
 
 
-@pytest.mark.slow
 def test_probes_find_what_they_find_with_serial():
     federation = fk.Federation.from_arrays(clients(900, FEATURES), draw(SAMPLES, FEATURES)).hold_out(1)
     assert_alike(mlp(), federation, probes=[fk.probes.Losses(every=1)])
@@ -187,7 +185,6 @@ def test_quick_batches_are_evaluated_in_the_main_process(monkeypatch):
     assert evaluated_by(federation, federation.test) == os.getpid()
 
 
-@pytest.mark.slow
 def test_samples_with_gaps_between_them_lie_in_workers_as_they_do_here():
     x, y = draw(SAMPLES, FEATURES + 5)
     federation = fk.Federation.from_arrays(clients(20, FEATURES), (x[:, :FEATURES], y))
@@ -195,7 +192,6 @@ def test_samples_with_gaps_between_them_lie_in_workers_as_they_do_here():
     assert_alike(mlp(), federation)
 
 
-@pytest.mark.slow
 def test_a_worker_that_dies_while_evaluating_changes_nothing(tmp_path):
     federation = fk.Federation.from_arrays(clients(20, FEATURES), draw(SAMPLES, FEATURES))
     died = rows("processes", mlp(), federation, metric=Mortal(tmp_path, deaths=2))
@@ -203,7 +199,6 @@ def test_a_worker_that_dies_while_evaluating_changes_nothing(tmp_path):
     assert died == rows("serial", mlp(), federation, metric=Mortal(tmp_path, deaths=0))
 
 
-@pytest.mark.slow
 def test_samples_that_keep_killing_workers_are_named(tmp_path):
     federation = fk.Federation.from_arrays(clients(20, FEATURES), draw(1500, FEATURES))
     told = r"evaluation, samples \d+ to \d+ of the test set: 3 worker processes died .*SIGKILL"

@@ -31,6 +31,8 @@ from fedkeel.flower.serve import serve
 from fedkeel.flower.status import read_status
 from fedkeel.running.run_directory import read_rows
 
+pytestmark = pytest.mark.slow
+
 
 def configured(tmp_path: Path, method: str, **options: Any) -> dict[str, Any]:
     return {**SETTINGS, "method": method, "deploy.run_dir": str(tmp_path / "run"), **options}

@@ -62,6 +62,7 @@ def test_what_does_not_listen_is_ended_too(tmp_path: Path) -> None:
     assert not one.members()
 
 
+@pytest.mark.slow
 def test_a_stranger_with_the_same_number_is_left_alone(tmp_path: Path) -> None:
     one = started(tmp_path)
     stranger = one._replace(started="1", mark="another")
@@ -150,6 +151,7 @@ def test_a_message_comes_through_flowers_records_to_the_bit() -> None:
         assert back.tensors[name].equal(tensor)
 
 
+@pytest.mark.slow
 def test_without_flower_the_line_that_installs_it_is_printed() -> None:
     code = "import sys; sys.modules['flwr'] = None; import fedkeel.flower; import fedkeel.flower.adapter"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

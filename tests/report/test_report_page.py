@@ -272,6 +272,7 @@ def test_many_clients_are_shown_in_little_space() -> None:
 
 
 @pytest.mark.parametrize("probes", [0, 15])
+@pytest.mark.slow
 def test_ten_runs_of_a_thousand_rounds_stay_small(probes: int) -> None:
     draw = random.Random(0)
     names = ("loss", "norm", *(f"own{i}" for i in range(probes)))

@@ -37,6 +37,7 @@ def timeless(rows: Any) -> list[dict[str, Any]]:
     return [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
 
 
+@pytest.mark.slow
 def test_a_sweep_over_the_switch_goes_from_one_method_to_the_other(tmp_path: Path) -> None:
     """0 and 0.0 are no round, 1 is one round, 2 of 2 and 1.0 are all rounds."""
     values = ["0", "0.0", "1", "0.5", "2", "1.0"]

@@ -184,6 +184,7 @@ def test_events_bring_the_rounds_as_they_are_written(serve: Callable, written: W
     events.close()
 
 
+@pytest.mark.slow
 def test_a_run_that_starts_later_appears(serve: Callable, tmp_path: Path) -> None:
     events = serve().events()
     assert json.loads(next(events)[1])["runs"] == []

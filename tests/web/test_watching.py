@@ -230,6 +230,7 @@ def test_comparisons_and_sweeps_are_groups(watch: Watch, tmp_path: Path) -> None
     assert [run.method for run in live_document(watch, watch.groups["sweep"]).runs] == ["0.1"]
 
 
+@pytest.mark.slow
 def test_many_long_runs_stay_small(watch: Watch, tmp_path: Path) -> None:
     for index in range(30):
         WrittenRun(tmp_path / f"r{index}", seed=index).add(600)
