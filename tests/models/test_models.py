@@ -26,6 +26,7 @@ def count(model):
         (lambda: models.mlp(20, (), 5), 105),
         (models.cnn, 797_962),  # FedSAGD Table 5, CIFAR-10
         (lambda: models.cnn(classes=100), 815_332),
+        (models.lenet, 62_006),
         (models.resnet18_gn, 11_181_642),
         (lambda: models.resnet20(10), 269_722),  # He et al.: 0.27 M
         (lambda: models.resnet20(100), 275_572),
@@ -49,6 +50,7 @@ CASES = [
     ("mlp", (64,), 64),
     ("cnn", (3, 32, 32), 192),
     ("cnn", (1, 28, 28), 192),
+    ("lenet", (3, 32, 32), 84),
     ("vgg11", (3, 32, 32), 512),
     ("resnet20", (3, 32, 32), 64),
     ("resnet18", (3, 64, 64), 512),

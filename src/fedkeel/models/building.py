@@ -11,7 +11,7 @@ from torch import nn
 from fedkeel.errors import ConfigError, did_you_mean
 from fedkeel.models.recurrent import char_lstm
 from fedkeel.models.residual import resnet18, resnet18_gn, resnet20, resnet34
-from fedkeel.models.simple import cnn, logistic, mlp
+from fedkeel.models.simple import cnn, lenet, logistic, mlp
 from fedkeel.models.vgg import vgg11
 from fedkeel.task import seeded
 
@@ -65,6 +65,7 @@ _BUILDERS: dict[str, Callable[[Shape, int], nn.Module]] = {
     "logistic": _flat(logistic),
     "mlp": _flat(lambda inputs, classes: mlp(inputs, classes=classes)),
     "cnn": _picture(cnn, "cnn", 16),
+    "lenet": _picture(lenet, "lenet", 16),
     "vgg11": _picture(lambda k, c, _: vgg11(k, channels=c), "vgg11", 32),
     "resnet20": _picture(lambda k, c, _: resnet20(k, channels=c), "resnet20", 4),
     "resnet18": _picture(lambda k, c, _: resnet18(k, channels=c), "resnet18", 8),

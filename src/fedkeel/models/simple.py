@@ -1,4 +1,4 @@
-"""Small models: logistic regression, the multi-layer perceptron, the papers' CNN, the character LSTM."""
+"""Small models: logistic regression, the multi-layer perceptron, the papers' CNN, LeNet-5."""
 
 from __future__ import annotations
 
@@ -44,22 +44,38 @@ def cnn(classes: int = 10, channels: int = 3, size: int = 32) -> Network:
     Two 5×5 convolutions of 64 filters without padding, each followed by ReLU and 2×2 max-pooling,
     then 384 and 192 units: 32 → 28 → 14 → 10 → 5 pixels, 64·5·5 = 1,600 features.
     """
-    check_sizes("cnn", classes=classes, channels=channels, size=size)
+    return _convolutional("cnn", classes, channels, size, widths=(64, 64, 384, 192))
+
+
+def lenet(classes: int = 10, channels: int = 3, size: int = 32) -> Network:
+    """LeNet-5 as it is trained today, with ReLU and max-pooling: 62,006 parameters for CIFAR-10.
+
+    The shape of `cnn` with 6 and 16 filters, 120 and 84 units: some twelve times as fast.
+    """
+    return _convolutional("lenet", classes, channels, size, widths=(6, 16, 120, 84))
+
+
+def _convolutional(
+    name: str, classes: int, channels: int, size: int, *, widths: tuple[int, int, int, int]
+) -> Network:
+    """Return two 5×5 convolutions, each with ReLU and 2×2 max-pooling, and two fully connected layers."""
+    check_sizes(name, classes=classes, channels=channels, size=size)
+    first, second, third, fourth = widths
     side = ((size - 4) // 2 - 4) // 2
     if side < 1:
-        raise ConfigError(f"cnn: pictures of {size}×{size} pixels are too small; it needs 16×16 or more")
+        raise ConfigError(f"{name}: pictures of {size}×{size} pixels are too small; it needs 16×16 or more")
     return Network(
         penultimate="relu4",
-        conv1=nn.Conv2d(channels, 64, 5),
+        conv1=nn.Conv2d(channels, first, 5),
         relu1=nn.ReLU(),
         pool1=nn.MaxPool2d(2),
-        conv2=nn.Conv2d(64, 64, 5),
+        conv2=nn.Conv2d(first, second, 5),
         relu2=nn.ReLU(),
         pool2=nn.MaxPool2d(2),
         flatten=nn.Flatten(),
-        fc1=nn.Linear(64 * side * side, 384),
+        fc1=nn.Linear(second * side * side, third),
         relu3=nn.ReLU(),
-        fc2=nn.Linear(384, 192),
+        fc2=nn.Linear(third, fourth),
         relu4=nn.ReLU(),
-        head=nn.Linear(192, classes),
+        head=nn.Linear(fourth, classes),
     )

@@ -41,6 +41,7 @@ MODELS = {
     "logistic": ModelSize(0.007, 7_850),
     "mlp": ModelSize(0.035, 197_322),
     "cnn": ModelSize(1.8, 797_962),
+    "lenet": ModelSize(0.19, 62_006),
     "resnet20": ModelSize(6.0, 269_722),
     "resnet18": ModelSize(9.5, 11_181_642),
     "resnet18_gn": ModelSize(9.8, 11_181_642),
@@ -77,6 +78,9 @@ DATA = {
 _LEAST_MEMORY = 0.4e9  # bytes of a process with PyTorch
 _STEP = 0.0005  # seconds of a local step beside its gradient
 _LEAST_ROUND = 0.01  # seconds: dispatching, saving, evaluating little
+_STACKED = (
+    0.2  # of serial's seconds, where all clients step at once; recipes ask for it with small models only
+)
 
 
 class RecipeNeeds(NamedTuple):
@@ -109,8 +113,9 @@ def seconds_of(table: Mapping[str, Any]) -> float:
         else work.get("epochs", 5) * each
     )
     steps = active * gradients / (each if batch == "all" else min(batch, each))
-    samples = active * gradients + data.test / 3 / table.get("eval_every", 1)
-    each_round = _LEAST_ROUND + _STEP * steps + samples / 1000 * model.seconds * data.cost
+    faster = _STACKED if table.get("engine") == "stacked" else 1.0
+    samples = faster * active * gradients + data.test / 3 / table.get("eval_every", 1)
+    each_round = _LEAST_ROUND + faster * _STEP * steps + samples / 1000 * model.seconds * data.cost
     seconds: float = rounds * each_round
     return seconds
 

@@ -109,6 +109,7 @@ _MODELS: dict[str, tuple[str, int | None]] = {
     "mlp": ("fk.models.mlp", None),
     "logistic": ("lambda: fk.models.logistic(inputs=64)", None),
     "cnn": ("lambda: fk.models.cnn(channels=1, size=16)", 16),
+    "lenet": ("lambda: fk.models.lenet(channels=1, size=16)", 16),
     "vgg11": ("lambda: fk.models.vgg11(channels=1)", 32),
     "resnet18": ("lambda: fk.models.resnet18(channels=1)", 8),
     "resnet18_gn": ("lambda: fk.models.resnet18_gn(channels=1)", 8),

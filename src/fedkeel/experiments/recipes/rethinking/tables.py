@@ -105,7 +105,7 @@ TABLE1 = Recipe(
     ),
     seeds=SEEDS,
     cpu=RecipeScale(
-        note=f"CIFAR-10 alone, in all four settings, with FedSAGD's CNN instead of VGG-11: {CPU_TABLE1_NOTE}",
+        note=f"CIFAR-10 alone, in all four settings, with LeNet-5 instead of VGG-11: {CPU_TABLE1_NOTE}",
         seeds=3,
         setups={
             "Device IID CIFAR10": CPU_DEVICE,
