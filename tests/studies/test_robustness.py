@@ -100,8 +100,10 @@ def test_a_study_goes_on_with_more_attacks_and_makes_a_page(tmp_path: Path) -> N
     assert [kept for _, kept in seen[4:]] == [True] * 4 + [False] * 2
     found = robustness_findings(more, trials)
     assert len(found["lines"]) == 6
-    page = write_study(out, "robustness", found, "Robustness of FedAvg")
+    page = write_study(out, "robustness", found, "Robustness of FedAvg", "fedkeel study robustness")
     assert "LabelFlip(0.34)" in page.read_text()
+    assert "What holds out against" in page.read_text()
+    assert "fedkeel study robustness" in page.read_text()
     assert document_of([out]).sections[0].id == "robustness"
     other = RobustnessStudy.of(["fedavg"], BASE.with_settings(["work.steps=2"]), seeds=1)
     with pytest.raises(fk.StorageError, match=r"another robustness study: its work.steps is 1, not 2"):

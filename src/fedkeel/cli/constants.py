@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
-from fedkeel.cli.resuming import resumable
+from fedkeel.cli.resuming import command_line, resumable
 from fedkeel.cli.stage_progress import StageProgress
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.progress import console, plain_table
@@ -52,7 +52,7 @@ def constants(
     directory = out or paths.fresh("constants")
     found = measure(experiment, effort, directory)
     title = f"Constants of {experiment.method} on {experiment.data.name}"
-    page = write_study(directory, "constants", found.as_dict(), title)
+    page = write_study(directory, "constants", found.as_dict(), title, command_line(directory))
     if as_json:
         told = {"directory": str(directory), "page": str(page), **found.as_dict()}
         print(json.dumps(told, ensure_ascii=False, indent=2, allow_nan=False))

@@ -26,9 +26,9 @@ def resumable(out: Path, new: list[Path] | None = None) -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, Stopped) as stop:
-        raise Stopped(f"\n{str(stop) or 'stopped'}\ngo on with: {_line(out)}") from None
+        raise Stopped(f"\n{str(stop) or 'stopped'}\ngo on with: {command_line(out)}") from None
     except TooFewClients as problem:
-        problem.args = (f"{problem}\ngo on with: {_line(out)}",)
+        problem.args = (f"{problem}\ngo on with: {command_line(out)}",)
         raise
     except (ConfigError, DataError):
         _remove(new or [])
@@ -52,7 +52,7 @@ def _remove(new: list[Path]) -> None:
                 path.rmdir()
 
 
-def _line(out: Path) -> str:
+def command_line(out: Path) -> str:
     """Return the line that was given, and where the work is kept."""
     words = sys.argv[1:]
     given = any(word == "--out" or word.startswith("--out=") for word in words)

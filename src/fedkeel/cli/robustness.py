@@ -10,7 +10,7 @@ import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
-from fedkeel.cli.resuming import missing_directories, resumable, say_what_is_there
+from fedkeel.cli.resuming import command_line, missing_directories, resumable, say_what_is_there
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.progress import TimeLeft, as_lines, console
 
@@ -85,7 +85,9 @@ def robustness(
     with resumable(directory, missing_directories(directory)):
         trials = study.play_robustness(made, directory, placement=placement, done=done)
     found = study.robustness_findings(made, trials)
-    page = write_study(directory, "robustness", found, f"Robustness of {', '.join(made.methods)}")
+    page = write_study(
+        directory, "robustness", found, f"Robustness of {', '.join(made.methods)}", command_line(directory)
+    )
     if as_json:
         told = {"directory": str(directory), "page": str(page), **found}
         print(json.dumps(told, ensure_ascii=False, indent=2))

@@ -14,7 +14,7 @@ import typer
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
 from fedkeel.cli.constants import EXAMPLES, constants
-from fedkeel.cli.resuming import missing_directories, resumable, say_what_is_there
+from fedkeel.cli.resuming import command_line, missing_directories, resumable, say_what_is_there
 from fedkeel.cli.robustness import EXAMPLES as ROBUSTNESS
 from fedkeel.cli.robustness import robustness
 from fedkeel.cli.study_page import print_interaction, print_stability
@@ -248,4 +248,6 @@ def _rounds_in(run: Path) -> int:
 def _write(directory: Path, name: str, found: dict[str, Any]) -> Path:
     from fedkeel.experiments.study_pages import write_study  # noqa: PLC0415  heavy
 
-    return write_study(directory, name, found, f"{name.capitalize()} of {', '.join(found)}")
+    return write_study(
+        directory, name, found, f"{name.capitalize()} of {', '.join(found)}", command_line(directory)
+    )

@@ -9,9 +9,21 @@ from typing import Any
 from fedkeel.errors import StorageError
 from fedkeel.experiments.constants_page import constants_section
 from fedkeel.experiments.robustness_page import robustness_section
+from fedkeel.experiments.study_verdicts import VERDICTS
 from fedkeel.files import read_whole, storage_errors, write_durably
 from fedkeel.jsonfiles import json_text, parse_object, sealed, unsealed
-from fedkeel.report.page.document import Axis, Chart, Document, Facts, Section, Series, Table, Text, Verdict
+from fedkeel.report.page.document import (
+    Axis,
+    Chart,
+    Code,
+    Document,
+    Facts,
+    Section,
+    Series,
+    Table,
+    Text,
+    Verdict,
+)
 from fedkeel.report.page.rendering import write_page
 from fedkeel.report.page.runs import short
 from fedkeel.studies.description import read_description
@@ -26,14 +38,15 @@ def study_document(directory: Path, title: str) -> Document:
         title=title,
         kind="study",
         verdict=_verdict(directory),
-        sections=(*study_sections(directory), _settings(directory)),
+        sections=(*study_sections(directory), _provenance(directory)),
     )
 
 
-def write_study(directory: Path, name: str, found: Mapping[str, Any], title: str) -> Path:
+def write_study(directory: Path, name: str, found: Mapping[str, Any], title: str, command: str) -> Path:
     """Write what a study found: as numbers, and as a page, whose path is returned."""
     with storage_errors(directory):
-        write_durably(directory / f"{name}.json", json_text(sealed({"methods": found}), indent=2).encode())
+        kept = sealed({"methods": found, "command": command})
+        write_durably(directory / f"{name}.json", json_text(kept, indent=2).encode())
     return write_page(study_document(directory, title), directory / "page.html")
 
 
@@ -60,16 +73,28 @@ def study_sections(directory: Path) -> tuple[Section, ...]:
 
 
 def _verdict(directory: Path) -> Verdict | None:
-    """Say in a sentence what came out, of studies whose sections do not begin with it."""
-    file = directory / "stability.json"
-    return Verdict(text=stability_verdict(_found(file))) if file.exists() else None
+    """Say in a sentence what came out."""
+    there = (name for name in VERDICTS if (directory / f"{name}.json").exists())
+    name = next(there, None)
+    return None if name is None else VERDICTS[name](_found(directory / f"{name}.json"))
 
 
-def _settings(directory: Path) -> Section:
-    """Return what decides a study's numbers."""
+def _provenance(directory: Path) -> Section:
+    """Return the command line of a study, and what decides its numbers."""
     settings = flat(read_description(directory)["settings"])
     rows = tuple((name, _text(value)) for name, value in settings.items() if value is not None)
-    return Section(id="provenance", title="Provenance", blocks=(Facts(id="settings", rows=rows),))
+    command = next(filter(None, (_command(directory / f"{name}.json") for name in VERDICTS)), None)
+    again = () if command is None else (Code(id="command", title="Run it again", text=command),)
+    blocks = (*again, Facts(id="settings", rows=rows))
+    return Section(id="provenance", title="Provenance", blocks=blocks)
+
+
+def _command(file: Path) -> str | None:
+    """Return the command line that a study was made with; those made before it was kept have none."""
+    if not file.exists():
+        return None
+    kept = parse_object(read_whole(file)).get("command")
+    return kept if isinstance(kept, str) else None
 
 
 def _text(value: Any) -> str:
@@ -144,19 +169,6 @@ def stability_table(found: Mapping[str, Mapping[str, Any]]) -> StudyTable:
     ]
     local = (f"local, round {round}" for round in measured)
     return ("method", "‖x − x'‖ mean", "largest", "max |f − f'|", "max f − f'", *local, "R_u − R_e"), rows
-
-
-def stability_verdict(found: Mapping[str, Mapping[str, Any]]) -> str:
-    """Say whose coupled runs end closest together; pairs are few, so that is no test."""
-    ranked = sorted(found.items(), key=lambda item: item[1]["mean"][-1])
-    ends = "; ".join(
-        f"{name} {one['mean'][-1]:.4g} (at most {one['largest'][-1]:.4g})" for name, one in ranked
-    )
-    first = ranked[0][1]
-    return (
-        f"Distance of runs that differ in one {first['replaced']}, after {len(first['mean']) - 1} rounds, "
-        f"mean over {len(first['clients'])} pairs: {ends}."
-    )
 
 
 def stability_text(found: Mapping[str, Any]) -> str:
