@@ -12,6 +12,7 @@ PAGES = [
     ROOT / "CONTRIBUTING.md",
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "docs" / "methods").glob("*.md")),
+    *sorted((ROOT / "docs" / "results").rglob("*.md")),
 ]
 _PROGRAMS = ("fedkeel", "make", "python", "pip")
 

@@ -42,7 +42,9 @@ def reason(line: str) -> str | None:
     """Return why a line is not run here, or None."""
     if why := not_run.reason(line):
         return why
-    real = [one for one in _REAL if re.search(rf"\b{one}\b(?!\.)", line) and "reproduce" not in line]
+    files = [Path(word) for word in re.findall(r"\S+\.toml\b", line)]
+    said = " ".join([line, *(file.read_text() for file in files if file.exists())])
+    real = [one for one in _REAL if re.search(rf"\b{one}\b(?!\.)", said) and "reproduce" not in line]
     sets = Path(os.environ.get("FEDKEEL_DATA", "/nowhere"))
     missing = [one for one in real if not list(sets.glob(f"{one}*"))]
     return f"needs {', '.join(missing)} in FEDKEEL_DATA" if missing else None
