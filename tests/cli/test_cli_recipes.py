@@ -17,7 +17,7 @@ def test_the_list_names_every_recipe_with_its_claim_time_and_what_is_missing(fed
     shown = fedkeel("recipes").stdout
     for name, recipe in all_recipes().items():
         assert name in shown
-        assert recipe.claims[0].text[:20] in " ".join(shown.split())
+        assert (recipe.claims[0].text if recipe.claims else recipe.title)[:20] in " ".join(shown.split())
     assert "cifar10" in shown
     assert "a GPU" in shown
     listed = json.loads(fedkeel("recipes", "--json").stdout)

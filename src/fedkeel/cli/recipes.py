@@ -64,7 +64,9 @@ def recipes(context: typer.Context, as_json: opt.Json = False) -> None:
         only_paper = [what for what in missing if what not in scales[CPU]["missing"]]
         shown = [f"{what} (paper)" if what in only_paper else what for what in missing]
         times = (_shown_needs(scales[name]) for name in (CPU, PAPER))
-        table.add_row(*map(Text, (one["name"], one["claims"][0], *times, ", ".join(shown))))
+        table.add_row(
+            *map(Text, (one["name"], (one["claims"] or [one["title"]])[0], *times, ", ".join(shown)))
+        )
     screen = console()
     screen.print(table)
     cores = os.cpu_count() or 1

@@ -79,18 +79,24 @@ def reproduce(
     out: Annotated[
         Path, typer.Option(help="Directory of all recipes' runs; what they share is run once.")
     ] = OUT,
+    histories: Annotated[
+        Path | None,
+        typer.Option(help="Directory of small files with finished runs' numbers: read, and added to."),
+    ] = None,
     as_json: opt.Json = False,
 ) -> None:
     """Run a table or figure of a paper: its numbers beside ours, each claim judged, and a page."""
     from fedkeel.experiments.placement import Placement  # noqa: PLC0415  heavy
-    from fedkeel.experiments.reproduce.carrying_out import carry_out_plan  # noqa: PLC0415  heavy
-    from fedkeel.experiments.reproduce.jobs import finished, shown_result  # noqa: PLC0415
+    from fedkeel.experiments.reproduce.carrying_out import carry_out_plan, there  # noqa: PLC0415  heavy
+    from fedkeel.experiments.reproduce.jobs import shown_result  # noqa: PLC0415
     from fedkeel.experiments.reproduce.outcome import outcome_text  # noqa: PLC0415
     from fedkeel.experiments.reproduce.page import write_page  # noqa: PLC0415
     from fedkeel.experiments.reproduce.plan import plan  # noqa: PLC0415
 
     if address is not None and on is None:
         raise ConfigError(f"--address {address}: it is that of --on ray: give both, or none")
+    if histories is not None and histories.is_file():
+        raise ConfigError(f"--histories {histories}: that is a file: name a directory")
     made = plan(
         find_recipe(name),
         scale,
@@ -101,19 +107,21 @@ def reproduce(
         device=device,
     )
     workers = parallel or os.cpu_count() or 1
-    there = {d: r for d, job in made.distinct.items() if (r := finished(job)) is not None}
+    before = {d: r for d, job in made.distinct.items() if (r := there(job, histories)) is not None}
     if dry_run:
-        _print_dry_run(made, there, workers, as_json=as_json)
+        _print_dry_run(made, before, workers, as_json=as_json)
         return
-    say_what_is_there(out, len(there), len(made.distinct), "runs")
+    say_what_is_there(out, len(before), len(made.distinct), "runs")
     with resumable(out), _shown_progress() as (told, progress):
 
-        def ended(job: RecipeJob, result: JobResult, before: bool) -> None:
-            if not before:
+        def ended(job: RecipeJob, result: JobResult, kept: bool) -> None:
+            if not kept:
                 told(f"{job.key}: {shown_result(result)}")
 
         placement = Placement(workers, on, address)
-        outcome = carry_out_plan(made, placement=placement, ended=ended, progress=progress)
+        outcome = carry_out_plan(
+            made, placement=placement, histories=histories, ended=ended, progress=progress
+        )
     write_page(outcome, _command(made, only, methods, seeds))
     if as_json:
         print(json.dumps(outcome.as_dict(), ensure_ascii=False, indent=2))

@@ -12,7 +12,7 @@ from fedkeel.errors import ConfigError
 if TYPE_CHECKING:
     from fedkeel.experiments.recipes.recipe import Recipe
 
-PAPERS = ("fedinit", "poster", "rethinking", "fedsagd", "beyond_smoothness")
+PAPERS = ("fedinit", "poster", "rethinking", "fedsagd", "beyond_smoothness", "ours")
 
 
 @cache

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from fedkeel.experiments.placement import Placement
 from fedkeel.experiments.reproduce.estimate import job_seconds
+from fedkeel.experiments.reproduce.histories import keep_history, read_history
 from fedkeel.experiments.reproduce.jobs import JobResult, carry_out, finished, rounds_done
 from fedkeel.experiments.reproduce.outcome import Outcome, conclude
 from fedkeel.experiments.reproduce.plan import JobKey, RecipeJob, RecipePlan
@@ -77,13 +78,14 @@ def carry_out_plan(
     plan: RecipePlan,
     *,
     placement: Placement | None = None,
+    histories: Path | None = None,
     ended: Callable[[RecipeJob, JobResult, bool], None] | None = None,
     progress: Callable[[WorkDone], None] | None = None,
 ) -> Outcome:
     """Run what is not run yet and conclude; `ended` hears of each run and whether it was there before.
 
     One by one the runs are made in this process, else in processes of their own with one thread each: by
-    default one per core.
+    default one per core. Runs whose history is in `histories` are not made; those of others are put there.
     """
     jobs = plan.distinct
     found: dict[Path, JobResult] = {}
@@ -91,12 +93,14 @@ def carry_out_plan(
 
     def take(directory: Path, result: JobResult, *, before: bool = False) -> None:
         found[directory] = result
+        if histories is not None:
+            keep_history(histories, jobs[directory], result)
         meter.end(jobs[directory], before=before)
         if ended is not None:
             ended(jobs[directory], result, before)
 
     for directory, job in jobs.items():
-        result = finished(job)
+        result = there(job, histories)
         if result is not None:
             take(directory, result, before=True)
     meter.begin()
@@ -121,9 +125,15 @@ def carry_out_alone(job: RecipeJob) -> JobResult:
     return carry_out(job._replace(table={**job.table, "threads": 1}))
 
 
-def read_outcome(plan: RecipePlan) -> Outcome:
+def there(job: RecipeJob, histories: Path | None = None) -> JobResult | None:
+    """Return what is there of a run: its history, or its directory if it is finished."""
+    kept = None if histories is None else read_history(histories, job)
+    return finished(job) if kept is None else kept
+
+
+def read_outcome(plan: RecipePlan, histories: Path | None = None) -> Outcome:
     """Conclude from the runs that are finished, and run nothing."""
-    found = {directory: finished(job) for directory, job in plan.distinct.items()}
+    found = {directory: there(job, histories) for directory, job in plan.distinct.items()}
     results: dict[JobKey, JobResult] = {}
     for job in plan.jobs:
         result = found[job.directory]

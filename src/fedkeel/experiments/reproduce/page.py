@@ -40,6 +40,11 @@ _TONES: dict[str, Tone] = {"holds": "good", "does not hold": "bad", "not resolve
 
 def write_page(outcome: Outcome, command: str) -> None:
     """Write the page, and beside it the numbers as JSON and as text."""
+    write_document(write_numbers(outcome, command), outcome.plan.directory / "page.html")
+
+
+def write_numbers(outcome: Outcome, command: str) -> Document:
+    """Write the numbers as JSON and as text, and the page as data, which is returned."""
     directory = outcome.plan.directory
     document = recipe_document(outcome, command)
     with storage_errors(directory):
@@ -49,7 +54,7 @@ def write_page(outcome: Outcome, command: str) -> None:
         write_durably(directory / OUTCOME_FILE, json_text(numbers, indent=2).encode())
         write_durably(directory / OUTCOME_TEXT, text.encode())
         write_durably(directory / _PAGE_JSON, document.to_json().encode())
-    write_document(document, directory / "page.html")
+    return document
 
 
 def kept_document(directory: Path) -> Document:

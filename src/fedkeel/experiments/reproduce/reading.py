@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -52,7 +53,7 @@ class Rule(NamedTuple):
     @property
     def percent(self) -> bool:
         """Tell whether numbers are shown in per cent."""
-        return self.measure is not None and "accuracy" in self.measure.metric.split("/")
+        return self.measure is not None and "accuracy" in re.split("[/_]", self.measure.metric)
 
     @property
     def label(self) -> str:

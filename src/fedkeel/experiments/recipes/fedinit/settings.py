@@ -34,7 +34,7 @@ _PARTICIPATION: Mapping[str, Settings] = MappingProxyType(
         "5%-200": {"data.clients": 200, "cohort": 10, "work.batch_size": 25},
     }
 )
-_BETA = MappingProxyType({"10%-100": 0.1, "5%-200": 0.05})
+BETA = MappingProxyType({"10%-100": 0.1, "5%-200": 0.05})
 _ROUNDS = MappingProxyType({CIFAR10: 500, CIFAR100: 800})
 
 BASELINES: Mapping[str, str | Line] = MappingProxyType(
@@ -83,12 +83,12 @@ def settings(split: str, data: str = CIFAR10, model: str = RESNET) -> dict[str, 
 
 def methods(split: str) -> dict[str, str | Line]:
     """Return the seven methods of the tables; β of FedInit is the share of the clients in a round."""
-    return {**BASELINES, FEDINIT: f"FedInit(beta={_BETA[split.split(maxsplit=1)[0]]:g})"}
+    return {**BASELINES, FEDINIT: f"FedInit(beta={BETA[split.split(maxsplit=1)[0]]:g})"}
 
 
 def relaxed_methods(split: str) -> dict[str, str | Line]:
     """Return the methods with relaxed initialisation, under their own names; FedAvg's is FedInit."""
-    beta = _BETA[split.split(maxsplit=1)[0]]
+    beta = BETA[split.split(maxsplit=1)[0]]
     made: dict[str, str | Line] = {}
     for row, given in BASELINES.items():
         line = Line(given) if isinstance(given, str) else given

@@ -1,0 +1,183 @@
+"""Writes what docs/results shows from the histories that are kept there, and makes some of them again.
+
+    python docs/results_pages.py                      # tables, verdicts and pages of every folder; runs nothing
+    python docs/results_pages.py again --seed 1       # three runs drawn at random, from scratch, beside what is kept
+    python docs/results_pages.py commands             # the commands of all folders
+
+A folder has `recipes.toml`, which says what was run, `histories/`, one small file for each run, `log.txt`, and
+README.md, in which the part between two marks is written from here. For each recipe there is a directory with
+the numbers (outcome.json), the same as text (outcome.txt) and the page as data (page.json):
+`fedkeel report docs/results/FOLDER/RECIPE` makes it an HTML file, and `make site` does so for all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import re
+import shlex
+import statistics
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fedkeel.experiments.recipes import find_recipe
+from fedkeel.experiments.recipes.claims import CellKey
+from fedkeel.experiments.reproduce.carrying_out import read_outcome
+from fedkeel.experiments.reproduce.jobs import carry_out
+from fedkeel.experiments.reproduce.outcome import Outcome, outcome_text
+from fedkeel.experiments.reproduce.page import write_numbers
+from fedkeel.experiments.reproduce.plan import RecipeJob, RecipePlan, plan
+from fedkeel.experiments.reproduce.reading import read_cells, shown_cell
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "docs" / "results"
+RUNS = Path("runs") / "reproduce"  # where the commands keep their runs
+_BLOCK = "<!-- {name} -->\n{text}\n<!-- end -->"
+
+
+class Part(NamedTuple):
+    """A recipe of a folder, and what of it was run."""
+
+    folder: Path
+    recipe: str
+    given: dict[str, Any]  # scale, only, methods, seeds
+
+    @property
+    def histories(self) -> Path:
+        """Return where the runs' numbers are kept."""
+        return self.folder / "histories"
+
+    @property
+    def plan(self) -> RecipePlan:
+        """Return what is run, and where its numbers are written, from the root of the repository."""
+        given = {key: value for key, value in self.given.items() if key != "scale"}
+        made = plan(find_recipe(self.recipe), self.scale, RUNS, **given)
+        return made._replace(directory=self.folder.relative_to(ROOT) / made.directory.name)
+
+    @property
+    def scale(self) -> str:
+        """Return its scale."""
+        return str(self.given.get("scale", "cpu"))
+
+    def words(self, scale: str | None = None) -> list[str]:
+        """Return the command that runs it, at its own scale or another."""
+        words = ["fedkeel", "reproduce", self.recipe, "--scale", scale or self.scale]
+        for key in ("only", "methods"):
+            words += [f"--{key}", ",".join(self.given[key])] if key in self.given else []
+        return [*words, "--seeds", str(self.given["seeds"])] if "seeds" in self.given else words
+
+    @property
+    def command(self) -> str:
+        """Return the command that runs it and adds to what is kept."""
+        return f"{shlex.join(self.words())} --histories {self.histories.relative_to(ROOT)}"
+
+    @property
+    def outcome(self) -> Outcome:
+        """Return what the kept histories say."""
+        return read_outcome(self.plan, self.histories)
+
+
+def parts() -> Iterator[Part]:
+    """Return every recipe of every folder."""
+    for file in sorted(RESULTS.glob("*/recipes.toml")):
+        for entry in tomllib.loads(file.read_text())["recipe"]:
+            given = {key: value for key, value in entry.items() if key != "name"}
+            yield Part(file.parent, entry["name"], given)
+
+
+def block(part: Part, outcome: Outcome) -> str:
+    """Return the part of README.md that shows a recipe: the command, the table, the verdicts."""
+    name = f"{outcome.plan.directory.name}"
+    text = f"```\n{part.command}\n```\n\n```\n{outcome_text(outcome)}\n```"
+    return _BLOCK.format(name=name, text=text)
+
+
+def with_blocks(readme: str, blocks: dict[str, str]) -> str:
+    """Return a README with its blocks written anew."""
+    for name, text in blocks.items():
+        marked = re.compile(_BLOCK.format(name=re.escape(name), text=".*?"), re.DOTALL)
+        if not marked.search(readme):
+            raise SystemExit(f"README.md has no part <!-- {name} --> … <!-- end -->: add the two marks")
+        readme = marked.sub(lambda _: text, readme)  # noqa: B023  used at once
+    return readme
+
+
+def write() -> None:
+    """Write tables, verdicts and pages of all folders."""
+    found: dict[Path, dict[str, str]] = {}
+    for part in parts():
+        outcome = part.outcome
+        write_numbers(outcome, part.command)
+        found.setdefault(part.folder, {})[outcome.plan.directory.name] = block(part, outcome)
+    for folder, blocks in found.items():
+        readme = folder / "README.md"
+        readme.write_text(with_blocks(readme.read_text(), blocks))
+        print(f"{readme.relative_to(ROOT)}: {len(blocks)} recipes")
+
+
+def kept_jobs() -> Iterator[tuple[Part, RecipeJob]]:
+    """Return every run that is kept, once."""
+    seen = set()
+    for part in parts():
+        outcome = part.outcome
+        for job in outcome.plan.jobs:
+            if job.key in outcome.results and (part.folder, job.directory.name, job.directory) not in seen:
+                seen.add((part.folder, job.directory.name, job.directory))
+                yield part, job
+
+
+def again(count: int, seed: int, longest: float) -> None:
+    """Draw runs at random, make them from scratch, and print their numbers beside those that are kept."""
+    from fedkeel.experiments.reproduce.estimate import job_seconds  # noqa: PLC0415  heavy
+
+    short = [(part, job) for part, job in kept_jobs() if job_seconds(job) <= 60 * longest]
+    drawn = random.Random(seed).sample(short, count)
+    print("| recipe | run | column | kept | again | spread over seeds |\n|---|---|---|---|---|---|")
+    for part, job in drawn:
+        outcome = part.outcome
+        with tempfile.TemporaryDirectory() as scratch:
+            made = carry_out(
+                job._replace(directory=Path(scratch) / job.directory.parent.name / job.directory.name)
+            )
+        cells = read_cells(outcome.plan, {**outcome.results, job.key: made})
+        for column in outcome.plan.columns:
+            key = CellKey(job.key.row, column.heading)
+            if column.setup == job.key.setup and key in cells:
+                scores = [one[key].scores.get(job.key.seed) for one in (outcome.cells, cells)]
+                numbers = [f"{s.value:.6g}" if s and s.value is not None else "—" for s in scores]
+                known = outcome.cells[key].values
+                spread = (
+                    f"{statistics.stdev(known):.2g}" if len(known) > 1 else shown_cell(outcome.cells[key])
+                )
+                print(
+                    f"| {part.recipe} | {job.key} | {column.heading} | {numbers[0]} | {numbers[1]} | {spread} |",
+                    flush=True,
+                )
+
+
+def main() -> None:
+    """Write, run some again, or list the commands."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", nargs="?", choices=("write", "again", "commands"), default="write")
+    parser.add_argument("--count", type=int, default=3, help="runs to make again")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the draw")
+    parser.add_argument("--longest", type=float, default=10.0, help="minutes a run may be estimated to take")
+    options = parser.parse_args()
+    os.chdir(ROOT)
+    if options.what == "commands":
+        print("\n".join(part.command for part in parts()))
+    elif options.what == "again":
+        again(options.count, options.seed, options.longest)
+    else:
+        write()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
