@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 AUDIT := .venv-audit
 WORKERS ?= auto
-APART := ray browser trackers site  # tests that need packages or programs of their own: a target each, called by .ci/run
+APART := ray flower browser trackers site  # tests that need packages or programs of their own: a target each, called by .ci/run
 # A test process per core; a file is run by one of them, so that its fixtures are made once. Python's compiled
 # files are kept even where the environment says not to: without them each process spends seconds on importing.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 \
@@ -59,8 +59,8 @@ docs: $(STAMP)  ## write the pages of docs/ that are generated from the code; DO
 	$(BIN)/python docs/generate.py $(DOCS)
 	$(BIN)/python -m fedkeel.cli.methods
 
-recipes: $(STAMP)  ## every table and figure of the papers at the scale of seconds
-	FEDKEEL_RECIPES=all $(PYTEST) --dist load tests/recipes/test_smoke.py
+recipes: $(STAMP)  ## every table and figure of the papers, and the commands of docs/results, at the scale of seconds
+	FEDKEEL_RECIPES=all $(PYTEST) --dist load tests/recipes/test_smoke.py tests/test_results.py
 
 examples: $(STAMP)  ## the Transformer and the notebooks, with the packages they need (two minutes)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,examples]"

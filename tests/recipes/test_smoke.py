@@ -14,7 +14,7 @@ from fedkeel.experiments.reproduce.outcome import shown_tables
 from fedkeel.experiments.reproduce.page import kept_document, panel_chart, write_page
 from fedkeel.experiments.reproduce.plan import plan
 
-SOME = ("fedinit/figure1b", "poster/costs", "rethinking/figure8", "fedsagd/figure1", "fedsagd/table8")
+SOME = ("poster/costs", "rethinking/figure8")
 ALL = os.environ.get("FEDKEEL_RECIPES") == "all"
 
 pytestmark = pytest.mark.slow
