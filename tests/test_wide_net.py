@@ -301,7 +301,7 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: fk.load(5), "load: run_dir = 5: give the path of a run's directory"),
     (lambda: fk.models.mlp(-1), "mlp: inputs = -1: give a whole number of at least 1"),
     (lambda: fk.models.mlp("a"), "mlp: inputs = 'a': give a whole number of at least 1"),
-    (lambda: fk.models.build("nonet", shape=(3,), classes=3, seed=0, dtype=torch.float32), "there is no model 'nonet'; known: char_lstm, cnn, logistic, mlp, resnet18, resnet18_gn,"),
+    (lambda: fk.models.build("nonet", shape=(3,), classes=3, seed=0, dtype=torch.float32), "there is no model 'nonet'; known: char_lstm, cnn, lenet, logistic, mlp, resnet18, resnet18_gn,"),
 ]
 # fmt: on
 
