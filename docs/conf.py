@@ -17,6 +17,8 @@ sys.path.insert(0, str(HERE))
 from not_run import with_reasons  # noqa: E402
 from site_pages import PROJECT_PAGES, write_pages  # noqa: E402
 
+from fedkeel.experiments.reproduce.page import kept_document  # noqa: E402
+from fedkeel.report.page.rendering import write_page  # noqa: E402
 from fedkeel.version import __version__  # noqa: E402
 
 project = "fedkeel"
@@ -26,7 +28,7 @@ version = release = __version__
 
 extensions = ["myst_parser", "sphinx_copybutton"]
 source_suffix = {".md": "markdown"}
-exclude_patterns = ["_build", "pictures", "recipes"]
+exclude_patterns = ["_build", "pictures"]
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
 nitpicky = True
@@ -69,6 +71,20 @@ def _complete_index(app: Any, name: str, source: list[str]) -> None:
         source[0] = source[0].replace(f"]({'../' * (depth + 1)}{file}", f"]({'../' * depth}{page}")
 
 
+def _link_result_pages(app: Any, name: str, source: list[str]) -> None:
+    """Where the repository names the command that writes a result's page, the site has the page."""
+    if name.startswith("results/"):
+        command = re.compile(r"`fedkeel report docs/results/[^/`]+/([^/`]+)`")
+        source[0] = command.sub(r'<a href="\1.html">\1</a>', source[0])
+
+
+def _write_result_pages(app: Any, problem: Exception | None) -> None:
+    """Write the pages of docs/results, which the repository keeps as data."""
+    for kept in sorted(HERE.glob("results/*/*/page.json")) if problem is None else ():
+        page = Path(app.outdir) / "results" / kept.parents[1].name / f"{kept.parent.name}.html"
+        write_page(kept_document(kept.parent), page)
+
+
 def _in_list(lines: list[str]) -> bool:
     """Whether the next line is inside a toctree."""
     return sum(line.startswith("```") for line in lines) % 2 == 1
@@ -87,4 +103,6 @@ def setup(app: Any) -> None:
     """Connect the steps above to the build."""
     write_pages(HERE)
     app.connect("source-read", _complete_index)
+    app.connect("source-read", _link_result_pages)
+    app.connect("build-finished", _write_result_pages)
     app.connect("build-finished", _write_links)

@@ -24,7 +24,9 @@ COMPARE = shlex.split(
     "--probe diversity --probe cosine --probe losses --probe excessrisk --probe clientaccuracy --probe layers "
     "--rounds 40 --seeds 3 --target 0.85"
 )
-LIVE = shlex.split("compare --method fedavg --method scaffold --rounds 400 --seeds 1 --faults Faults(drop=0.02)")
+LIVE = shlex.split(
+    "compare --method fedavg --method scaffold --rounds 400 --seeds 1 --faults Faults(drop=0.02)"
+)
 DESKTOP, PHONE = {"width": 1280, "height": 1100}, {"width": 390, "height": 844}
 
 
@@ -33,7 +35,9 @@ def fedkeel(*words: str) -> list[str]:
     return [sys.executable, "-u", "-m", "fedkeel", *words]
 
 
-def take(browser: Any, address: str, name: str, view: dict[str, int], *, dark: bool = False, wait: float = 3.0) -> None:
+def take(
+    browser: Any, address: str, name: str, view: dict[str, int], *, dark: bool = False, wait: float = 3.0
+) -> None:
     """Open a page and keep what is in view."""
     context = browser.new_context(
         viewport=view, color_scheme="dark" if dark else "light", device_scale_factor=2 if view == PHONE else 1
@@ -44,7 +48,9 @@ def take(browser: Any, address: str, name: str, view: dict[str, int], *, dark: b
     time.sleep(wait)  # plotly draws what is in view first
     picture = Image.open(io.BytesIO(page.screenshot()))
     context.close()
-    picture.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(PICTURES / f"{name}.png", optimize=True)
+    picture.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(
+        PICTURES / f"{name}.png", optimize=True
+    )
     print(name, picture.size, flush=True)
 
 
@@ -53,18 +59,24 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch, sync_playwright() as playwright:
         runs = Path(scratch) / "runs"
         subprocess.run(fedkeel(*COMPARE, "--out", str(runs / "compare")), check=True, cwd=scratch)
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--disable-gpu", "--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--disable-gpu", "--no-sandbox"]
+        )
         page = f"file://{runs / 'compare' / 'page.html'}"
         take(browser, page, "report-desktop", DESKTOP)
         take(browser, page, "report-dark", DESKTOP, dark=True)
         take(browser, page, "report-phone", PHONE)
         going = subprocess.Popen(
-            fedkeel(*LIVE, "--on-client-error", "leave_out", "--out", "runs/going"), cwd=scratch, stderr=subprocess.DEVNULL
+            fedkeel(*LIVE, "--on-client-error", "leave_out", "--out", "runs/going"),
+            cwd=scratch,
+            stderr=subprocess.DEVNULL,
         )
         watching = subprocess.Popen(fedkeel("watch", "runs"), cwd=scratch, stdout=subprocess.PIPE, text=True)
         try:
             assert watching.stdout is not None
-            address = next(word for line in watching.stdout for word in line.split() if word.startswith("http"))
+            address = next(
+                word for line in watching.stdout for word in line.split() if word.startswith("http")
+            )
             time.sleep(12)
             take(browser, address, "watch-desktop", DESKTOP)
             take(browser, address, "watch-dark", DESKTOP, dark=True)

@@ -5,7 +5,7 @@
     python docs/results_pages.py commands             # the commands of all folders
 
 A folder has `recipes.toml`, which says what was run, `histories/`, one small file for each run, `log.txt`, and
-README.md, in which the part between two marks is written from here. For each recipe there is a directory with
+README.md, in which the parts between two marks are written from here. For each recipe there is a directory with
 the numbers (outcome.json), the same as text (outcome.txt) and the page as data (page.json):
 `fedkeel report docs/results/FOLDER/RECIPE` makes it an HTML file, and `make site` does so for all.
 """
@@ -25,6 +25,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from scipy.stats import kendalltau, rankdata
+
 from fedkeel.experiments.recipes import find_recipe
 from fedkeel.experiments.recipes.claims import CellKey
 from fedkeel.experiments.reproduce.carrying_out import read_outcome
@@ -32,12 +34,12 @@ from fedkeel.experiments.reproduce.jobs import carry_out
 from fedkeel.experiments.reproduce.outcome import Outcome, outcome_text
 from fedkeel.experiments.reproduce.page import write_numbers
 from fedkeel.experiments.reproduce.plan import RecipeJob, RecipePlan, plan
-from fedkeel.experiments.reproduce.reading import read_cells, shown_cell
+from fedkeel.experiments.reproduce.reading import oriented, read_cells, shown_cell
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
 RUNS = Path("runs") / "reproduce"  # where the commands keep their runs
-_BLOCK = "<!-- {name} -->\n{text}\n<!-- end -->"
+_BLOCK = "<!-- {name} -->\n{text}<!-- end -->"
 
 
 class Part(NamedTuple):
@@ -90,19 +92,52 @@ def parts() -> Iterator[Part]:
             yield Part(file.parent, entry["name"], given)
 
 
-def block(part: Part, outcome: Outcome) -> str:
-    """Return the part of README.md that shows a recipe: the command, the table, the verdicts."""
-    name = f"{outcome.plan.directory.name}"
-    text = f"```\n{part.command}\n```\n\n```\n{outcome_text(outcome)}\n```"
-    return _BLOCK.format(name=name, text=text)
+def blocks(part: Part, outcome: Outcome) -> dict[str, str]:
+    """Return the parts of README.md that show a recipe, by name: command, table and verdicts; the order of its rows."""
+    name = outcome.plan.directory.name
+    page = f"Page with curves: `fedkeel report {outcome.plan.directory}`"
+    text = f"```\n{part.command}\n```\n\n```\n{outcome_text(outcome)}\n```\n\n{page}\n"
+    made = {name: _BLOCK.format(name=name, text=text)}
+    if outcome.plan.recipe.printed:
+        order = f"{name}, order"
+        made[order] = _BLOCK.format(name=order, text=ranks(outcome))
+    return made
+
+
+def ranks(outcome: Outcome) -> str:
+    """Return the order of the rows in the paper and in our runs, by each column that is printed, and how alike it is."""
+    shown: dict[str, list[str]] = {}
+    alike = []
+    for column in outcome.plan.columns:
+        cells = {row: outcome.cells.get(CellKey(row, column.heading)) for row in outcome.plan.rows}
+        known = {
+            row: (cell.printed.value, cell.mean)
+            for row, cell in cells.items()
+            if cell is not None
+            and cell.printed is not None
+            and cell.printed.value is not None
+            and cell.mean is not None
+        }
+        if len(known) < 3:
+            continue
+        pairs = [tuple(oriented(column) * value for value in pair) for pair in known.values()]
+        places = [rankdata([-value for value in side], method="min") for side in zip(*pairs, strict=True)]
+        for row, paper, ours in zip(known, *places, strict=True):
+            shown.setdefault(row, []).extend((f"{paper:.0f}", f"{ours:.0f}"))
+        found = kendalltau(*zip(*pairs, strict=True))
+        alike.append(f"{column.heading} {found.statistic:.2f} (p = {found.pvalue:.2g})")
+    headings = [
+        f"{column.heading}: {whose}" for column in outcome.plan.columns for whose in ("paper", "ours")
+    ]
+    lines = [f"| | {' | '.join(headings)} |", f"|---|{'---|' * len(headings)}"]
+    lines += [f"| {row} | {' | '.join(places)} |" for row, places in shown.items()]
+    return "\n".join([*lines, "", f"Kendall's τ between the two orders: {'; '.join(alike)}.\n"])
 
 
 def with_blocks(readme: str, blocks: dict[str, str]) -> str:
-    """Return a README with its blocks written anew."""
+    """Return a README with those of its parts written anew that it has."""
     for name, text in blocks.items():
         marked = re.compile(_BLOCK.format(name=re.escape(name), text=".*?"), re.DOTALL)
-        if not marked.search(readme):
-            raise SystemExit(f"README.md has no part <!-- {name} --> … <!-- end -->: add the two marks")
         readme = marked.sub(lambda _: text, readme)  # noqa: B023  used at once
     return readme
 
@@ -113,11 +148,11 @@ def write() -> None:
     for part in parts():
         outcome = part.outcome
         write_numbers(outcome, part.command)
-        found.setdefault(part.folder, {})[outcome.plan.directory.name] = block(part, outcome)
-    for folder, blocks in found.items():
+        found.setdefault(part.folder, {}).update(blocks(part, outcome))
+    for folder, made in found.items():
         readme = folder / "README.md"
-        readme.write_text(with_blocks(readme.read_text(), blocks))
-        print(f"{readme.relative_to(ROOT)}: {len(blocks)} recipes")
+        readme.write_text(with_blocks(readme.read_text(), made))
+        print(readme.relative_to(ROOT))
 
 
 def kept_jobs() -> Iterator[tuple[Part, RecipeJob]]:

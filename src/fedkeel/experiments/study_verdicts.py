@@ -28,7 +28,8 @@ def stability_verdict(found: Mapping[str, Mapping[str, Any]]) -> Verdict:
         return Verdict(text=f"{setting}: {best} ends {_spread(first)} apart.")
     others = [(name, *_farther(one, first, 1 - (1 - _LEVEL) / (len(ranked) - 1))) for name, one in ranked[1:]]
     told = "; ".join(
-        f"{name} {gap:.3g} farther" + (f" ({low:+.2g} to {high:+.2g})" if low is not None else "")
+        f"{name} {gap:.3g} farther"
+        + (f" ({low:+.2g} to {high:+.2g})".replace("-", "−") if low is not None else "")
         for name, gap, low, high in others
     )
     settled = all(low is not None and low > 0 for _, _, low, _ in others)

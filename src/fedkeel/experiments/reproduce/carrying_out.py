@@ -14,6 +14,7 @@ from fedkeel.experiments.reproduce.histories import keep_history, read_history
 from fedkeel.experiments.reproduce.jobs import JobResult, carry_out, finished, rounds_done
 from fedkeel.experiments.reproduce.outcome import Outcome, conclude
 from fedkeel.experiments.reproduce.plan import JobKey, RecipeJob, RecipePlan
+from fedkeel.files import make_directory, storage_errors
 from fedkeel.progress import shown_time
 
 Told = Callable[[str], None]
@@ -88,6 +89,9 @@ def carry_out_plan(
     default one per core. Runs whose history is in `histories` are not made; those of others are put there.
     """
     jobs = plan.distinct
+    if histories is not None:  # what cannot be written is found before the first run, not after it
+        with storage_errors(histories):
+            make_directory(histories)
     found: dict[Path, JobResult] = {}
     meter = WorkMeter(list(jobs.values()))
 

@@ -1,0 +1,87 @@
+"""docs/results: tables and verdicts are what the kept histories say, and every command works."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from fedkeel.cli import app
+from fedkeel.experiments.recipes.claims import CellKey
+from fedkeel.experiments.recipes.ours.logistic import CHOSEN, SEARCH, grid_points
+from fedkeel.experiments.reproduce.histories import history_file
+from fedkeel.experiments.reproduce.outcome import outcome_text
+
+ROOT = Path(__file__).parents[1]
+PAGES: dict[str, Any] = runpy.run_path(str(ROOT / "docs" / "results_pages.py"))
+PARTS = list(PAGES["parts"]())
+FOLDERS = sorted({part.folder for part in PARTS})
+AGAIN = "run `python docs/results_pages.py` and commit what it writes"
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.recipe)
+def test_what_is_shown_is_what_the_histories_say(part: Any) -> None:
+    outcome = part.outcome
+    assert outcome.results, f"{part.recipe}: no history is kept"
+    directory = ROOT / outcome.plan.directory
+    assert (directory / "outcome.txt").read_text() == f"{outcome_text(outcome)}\n", AGAIN
+    readme = (part.folder / "README.md").read_text()
+    assert PAGES["with_blocks"](readme, PAGES["blocks"](part, outcome)) == readme, AGAIN
+    assert outcome.plan.directory.name in readme
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_every_history_belongs_to_a_recipe_of_its_folder_and_names_no_machine(folder: Path) -> None:
+    wanted = {
+        history_file(part.histories, job).name
+        for part in PARTS
+        if part.folder == folder
+        for job in part.plan.jobs
+    }
+    assert {file.name for file in (folder / "histories").iterdir()} <= wanted
+    for file in folder.rglob("*.*"):
+        if file.suffix in (".txt", ".json", ".md"):
+            assert "/tmp/" not in file.read_text(), file
+
+
+def test_every_folder_has_what_it_takes_to_make_it_again() -> None:
+    index = (ROOT / "docs" / "results" / "index.md").read_text()
+    for folder in FOLDERS:
+        assert (folder / "log.txt").read_text().startswith("# ")
+        assert f"{folder.name}/README" in index
+    there = {file.parent for file in (ROOT / "docs" / "results").glob("*/README.md")}
+    assert there == set(FOLDERS)
+
+
+def test_the_settings_of_the_logistic_column_are_the_best_of_the_search() -> None:
+    part = next(part for part in PARTS if part.recipe == SEARCH.name)
+    cells = part.outcome.cells
+
+    def score(point: Any) -> float:
+        found = cells[CellKey(point.name, "validation accuracy")].scores[0].value
+        return -1.0 if found is None else found
+
+    for row, chosen in CHOSEN.items():
+        points = [point for point in grid_points() if point.row == row]
+        assert max(points, key=score) == chosen  # the first where several are equal
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.environ.get("FEDKEEL_RECIPES") != "all", reason="`make recipes` runs them")
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.recipe)
+def test_its_command_works_at_the_scale_of_seconds(
+    part: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = part.words("smoke")[1:]
+    if "--seeds" in words:
+        words[words.index("--seeds") + 1] = "2"
+    result = CliRunner().invoke(app, [*words, "--parallel", "1", "--histories", "kept"])
+    assert result.exit_code == 0, (shlex.join(words), result.output[-2000:])
+    assert "Page: " in result.stdout
+    assert list(Path("kept").iterdir())
