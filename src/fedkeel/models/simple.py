@@ -50,7 +50,7 @@ def cnn(classes: int = 10, channels: int = 3, size: int = 32) -> Network:
 def lenet(classes: int = 10, channels: int = 3, size: int = 32) -> Network:
     """LeNet-5 as it is trained today, with ReLU and max-pooling: 62,006 parameters for CIFAR-10.
 
-    The shape of `cnn` with 6 and 16 filters, 120 and 84 units: some twelve times as fast.
+    The shape of `cnn` with 6 and 16 filters, 120 and 84 units: some ten times as fast.
     """
     return _convolutional("lenet", classes, channels, size, widths=(6, 16, 120, 84))
 
