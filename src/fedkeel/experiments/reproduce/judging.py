@@ -159,8 +159,8 @@ def _shown(found: ContrastFinding, cells: Mapping[CellKey, CellResult], count: i
     name = ", ".join(contrast.cells[0]) if len(contrast.terms) == 1 else str(contrast)
     diverged = [cell for cell in contrast.cells if any(one.diverged for one in cells[cell].scores.values())]
     if diverged:
-        counts = (sum(one.diverged for one in cells[cell].scores.values()) for cell in diverged)
-        shown = (f"{cell.row}: {n} of {found.seeds}" for cell, n in zip(diverged, counts, strict=True))
+        scores = ((cell.row, cells[cell].scores.values()) for cell in diverged)
+        shown = (f"{row}: {sum(one.diverged for one in ones)} of {len(ones)}" for row, ones in scores)
         return f"diverged: {', '.join(dict.fromkeys(shown))} seeds, which is worse than any number"
     which = "the nearest to failing" if found.finding == HOLDS else "one"
     among = f"; {which} of {count}" if count > 1 else ""
