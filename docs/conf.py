@@ -73,7 +73,7 @@ def _complete_index(app: Any, name: str, source: list[str]) -> None:
 
 def _link_result_pages(app: Any, name: str, source: list[str]) -> None:
     """Where the repository names the command that writes a result's page, the site has the page."""
-    if name.startswith("results/"):
+    if name.startswith("results/") and name.endswith("/README"):
         command = re.compile(r"`fedkeel report docs/results/[^/`]+/([^/`]+)`")
         source[0] = command.sub(r'<a href="\1.html">\1</a>', source[0])
 
