@@ -111,9 +111,13 @@ def _find(
     low = _end([*lows], -1, 1 - (1 - _LEVEL) / ways)
     high = _end([*highs], 1, 1 - (1 - _LEVEL) / tests)
     finding: Finding = "holds" if low > above else "does not hold" if high < above else "not resolved"
-    means = [(a + b) / 2 if math.isfinite(a) and math.isfinite(b) else a for a, b in bounds]
-    mean = statistics.fmean(means) if means else math.nan
-    return ContrastFinding(contrast, mean, low, high, len(seeds), finding)
+    return ContrastFinding(contrast, _middle(bounds), low, high, len(seeds), finding)
+
+
+def _middle(bounds: Sequence[tuple[float, float]]) -> float:
+    """Return the mean over seeds; NaN where there is none, as when one seed is at −∞ and another at ∞."""
+    each = [(low + high) / 2 if math.isfinite(low) and math.isfinite(high) else low for low, high in bounds]
+    return sum(each) / len(each) if each else math.nan  # statistics.fmean raises where infinities meet
 
 
 def _end(values: list[float], side: int, level: float) -> float:
