@@ -73,6 +73,12 @@ def test_one_seed_resolves_nothing_and_says_so():
     assert "one seed, which has no interval" in judged.why
 
 
+def test_seeds_that_diverge_on_either_side_resolve_nothing():
+    judged = found(ABOVE, cells("top", a=[None, 81, None], b=[70, None, None]))
+    assert judged.finding == "not resolved"
+    assert judged.why == "diverged: a: 2 of 3, b: 2 of 3 seeds, which is worse than any number"
+
+
 def test_what_was_not_run_is_not_judged():
     assert found(ABOVE, cells("top", a=[80, 81])).finding == "not run"
 
