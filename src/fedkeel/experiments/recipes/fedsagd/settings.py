@@ -119,12 +119,12 @@ MNIST_NOTE = (
     "never take part: 500 clients of 96 as printed)"
 )
 
-# The CNN at a fraction of the work: two epochs of five, 40 rounds of 2,000, evaluated every fifth.
+# The CNN at a fraction of the work: two epochs of five, 30 rounds of 2,000, evaluated every fifth.
 SMALL_CIFAR10: Settings = {
-    "rounds": 40,
+    "rounds": 30,
     "eval_every": 5,
     "work.epochs": 2,
     "engine": "serial",
     "threads": 1,
 }
-SMALL_CIFAR10_NOTE = "CIFAR-10's CNN is as printed, with 40 rounds of 2,000 and two local epochs of five"
+SMALL_CIFAR10_NOTE = "CIFAR-10's CNN is as printed, with 30 rounds of 2,000 and two local epochs of five"
