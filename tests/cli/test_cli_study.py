@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -99,7 +100,8 @@ def test_stability_goes_on_with_more_pairs(fedkeel: Callable) -> None:
 
 @pytest.mark.slow(9)
 def test_ctrl_c_ends_a_study_with_the_line_that_goes_on(tmp_path: Path) -> None:
-    words = [*LOOK, "--every", "500", "--rounds", "100000"]
+    # serial: for so many rounds a step would be compiled first, which is of no use here
+    words = [*LOOK, "--every", "500", "--rounds", "100000", "--engine", "serial"]
     process = subprocess.Popen(
         [sys.executable, "-m", "fedkeel", *words, "--out", "s"],
         cwd=tmp_path,
@@ -110,7 +112,7 @@ def test_ctrl_c_ends_a_study_with_the_line_that_goes_on(tmp_path: Path) -> None:
     )
     rows = tmp_path / "s" / "fedavg" / "run" / "metrics.jsonl"
     while not rows.exists() and process.poll() is None:
-        pass
+        time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=60)
     assert process.returncode == 130

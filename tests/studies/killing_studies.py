@@ -106,7 +106,7 @@ def instants(name: str, path: Path) -> tuple[int, int]:
 
 
 def killed(name: str, path: Path, kills: list[dict[str, int]]) -> tuple[int, bool, Any]:
-    """Kill a study at some instants, then let it end; return how often, if no part was redone, and its end."""
+    """Kill a study at some instants, then let it end; return how often, if no part was redone, the end."""
     count, once = 0, True
     before = parts(path)
     for kill in [*kills, {}]:
