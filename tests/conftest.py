@@ -41,6 +41,17 @@ def empty_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def nothing_synced() -> Iterator[None]:
+    """Wait for no disk: what is synced matters when the power fails, which no test lets happen.
+
+    A handle that is not open is still an error. Processes that tests start do sync.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: os.fstat(handle) and None)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def same_threads() -> Iterator[None]:
     """No test leaves torch on more threads: those of the test processes would wait for each other."""
