@@ -99,8 +99,6 @@ from fedkeel.records import transform
 from fedkeel.reducers import StackReducer
 from torch import nn
 
-factor = float(sys.argv[2])
-
 class Jitter:
     def __init__(self, scale):
         self.scale = torch.tensor(scale)
@@ -116,13 +114,14 @@ def shrink(x):
     return 0.5 * x
 
 data = [(torch.ones(4, 3) * i, torch.arange(4) % 2) for i in range(4)]
-federation = fk.Federation.from_arrays(data, transform=shrink, augment=Jitter(factor))
-result = fk.train(
-    fk.Task(lambda: nn.Linear(3, 2), loss=lambda o, t: nn.functional.cross_entropy(o, t)), federation,
-    fk.FedAvg(), rounds=int(sys.argv[3]), cohort=2, work=fk.Work(epochs=1), engine="serial",
-    reducer=Largest(), run_dir=sys.argv[1], resume=True,
-)
-print(len(result.history))
+for factor, rounds in zip(sys.argv[2::2], sys.argv[3::2], strict=True):
+    federation = fk.Federation.from_arrays(data, transform=shrink, augment=Jitter(float(factor)))
+    result = fk.train(
+        fk.Task(lambda: nn.Linear(3, 2), loss=lambda o, t: nn.functional.cross_entropy(o, t)), federation,
+        fk.FedAvg(), rounds=int(rounds), cohort=2, work=fk.Work(epochs=1), engine="serial",
+        reducer=Largest(), run_dir=sys.argv[1], resume=True,
+    )
+    print(len(result.history), flush=True)
 """
 
 
@@ -131,13 +130,14 @@ def test_own_transforms_augmentations_losses_and_reducers_resume_in_another_proc
     script = tmp_path / "own.py"
     script.write_text(OWN)
 
-    def run(factor: float, rounds: int) -> subprocess.CompletedProcess[str]:
-        arguments = [sys.executable, script, tmp_path / "run", str(factor), str(rounds)]
+    def run(*factors_and_rounds: float) -> subprocess.CompletedProcess[str]:
+        arguments = [sys.executable, script, tmp_path / "run", *map(str, factors_and_rounds)]
         return subprocess.run(arguments, capture_output=True, text=True, check=False)
 
     assert run(0.1, 1).stdout == "1\n"
-    assert run(0.1, 2).stdout == "2\n"
-    assert "another experiment: its federation" in run(0.2, 3).stderr
+    other = run(0.1, 2, 0.2, 3)  # to be refused takes no third process
+    assert other.stdout == "2\n"
+    assert "another experiment: its federation" in other.stderr
 
 
 def outer(factor: float) -> object:
