@@ -6,7 +6,6 @@ as a new user would before they were written down: the thing, the value and the 
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -102,47 +101,6 @@ UNUSUAL = [
     "costs small.toml --method fedavg --method FedAvg --counted 2",
     "--debug methods",
 ]
-# Runs each line in a process of its own, whose fork has imported what takes seconds; prints how each ended.
-PROCESSES = """
-import json
-import os
-import shlex
-import sys
-import traceback
-
-import sklearn.datasets
-import torch
-
-import fedkeel.experiments.experiment
-from fedkeel.__main__ import main
-
-def be(line, file):
-    for number in (1, 2):
-        os.dup2(file.fileno(), number)
-    sys.argv = ["fedkeel", *shlex.split(line)]
-    code = 1
-    try:
-        main()
-        code = 0
-    except SystemExit as leaving:
-        code = leaving.code or 0
-    except BaseException:
-        traceback.print_exc()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
-
-ends = []
-for line in json.loads(sys.argv[1]):
-    with open(sys.argv[2], "w+") as file:
-        child = os.fork()
-        if child == 0:
-            be(line, file)
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        file.seek(0)
-        ends.append((code, file.read()))
-print(json.dumps(ends))
-"""
 # what Python or a library says, and no user should have to read
 RAW = re.compile(
     r"Traceback|\w+Error\b|NoneType|not supported|must be integers between|object is not|<class|pydantic"
@@ -232,29 +190,22 @@ def test_a_wrong_line_gets_its_message_and_exit_code_and_leaves_nothing(row: Row
         assert listing(inside) == before
 
 
-SOME = [row for row in ROWS if row.code != Diverged.exit_code][:: len(ROWS) // 6]
-
-
-@pytest.fixture(scope="module")
-def ends(place: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]:
-    """Return how some lines end in processes of their own: their exit codes and what they print."""
-    lines = [row.line for row in SOME]
-    printed = tmp_path_factory.mktemp("printed") / "by the last"
-    done = subprocess.run(
-        [sys.executable, "-c", PROCESSES, json.dumps(lines), str(printed)],
-        cwd=place,
-        env={**os.environ, "FEDKEEL_DATA": str(place / "empty"), "COLUMNS": "200"},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return dict(zip(lines, json.loads(done.stdout), strict=True))
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("row", SOME, ids=lambda row: row.line)
-def test_a_process_of_its_own_says_the_same(row: Row, ends: dict[str, tuple[int, str]]) -> None:
-    check(row, *ends[row.line])
+@pytest.mark.parametrize(
+    "row",
+    [row for row in ROWS if row.code != Diverged.exit_code][:: len(ROWS) // 6],
+    ids=lambda row: row.line,
+)
+def test_a_process_of_its_own_says_the_same(row: Row, inside: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "fedkeel", *row.arguments],
+        cwd=inside,
+        env={**os.environ, "FEDKEEL_DATA": str(inside / "empty")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    check(row, done.returncode, done.stderr)
 
 
 @pytest.mark.slow
