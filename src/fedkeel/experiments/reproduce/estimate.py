@@ -141,7 +141,9 @@ def needs(recipe: Recipe, scale_name: str, cores: int | None = None) -> RecipeNe
 def _study_seconds(study: RecipeStudy | None, table: Mapping[str, Any]) -> float:
     if isinstance(study, CountedCosts | BoundedRun):
         return 20.0
-    return seconds_of(table) * (1 + study.pairs if isinstance(study, StabilityCurves) else 1)
+    if isinstance(study, StabilityCurves):  # its runs are coupled, on the serial engine whatever is asked for
+        return seconds_of({**table, "engine": "serial"}) * (1 + study.pairs)
+    return seconds_of(table)
 
 
 def _sizes(table: Mapping[str, Any]) -> tuple[DataSize | None, ModelSize | None]:
