@@ -106,7 +106,7 @@ def blocks(part: Part, outcome: Outcome) -> dict[str, str]:
 
 def ranks(outcome: Outcome) -> str:
     """Return the order of the rows in the paper and in our runs, by each column that is printed, and how alike it is."""
-    shown: dict[str, list[str]] = {}
+    shown: dict[str, dict[str, str]] = {}  # by row, then by column
     alike = []
     for column in outcome.plan.columns:
         cells = {row: outcome.cells.get(CellKey(row, column.heading)) for row in outcome.plan.rows}
@@ -123,14 +123,21 @@ def ranks(outcome: Outcome) -> str:
         pairs = [tuple(oriented(column) * value for value in pair) for pair in known.values()]
         places = [rankdata([-value for value in side], method="min") for side in zip(*pairs, strict=True)]
         for row, paper, ours in zip(known, *places, strict=True):
-            shown.setdefault(row, []).extend((f"{paper:.0f}", f"{ours:.0f}"))
+            shown.setdefault(row, {})[column.heading] = f"{paper:.0f} | {ours:.0f}"
         found = kendalltau(*zip(*pairs, strict=True))
         alike.append(f"{column.heading} {found.statistic:.2f} (p = {found.pvalue:.2g})")
-    headings = [
-        f"{column.heading}: {whose}" for column in outcome.plan.columns for whose in ("paper", "ours")
+    compared = [
+        column.heading
+        for column in outcome.plan.columns
+        if any(column.heading in places for places in shown.values())
     ]
+    headings = [f"{heading}: {whose}" for heading in compared for whose in ("paper", "ours")]
     lines = [f"| | {' | '.join(headings)} |", f"|---|{'---|' * len(headings)}"]
-    lines += [f"| {row} | {' | '.join(places)} |" for row, places in shown.items()]
+    lines += [
+        f"| {row} | {' | '.join(shown[row].get(heading, '— | —') for heading in compared)} |"
+        for row in outcome.plan.rows
+        if row in shown
+    ]
     return "\n".join([*lines, "", f"Kendall's τ between the two orders: {'; '.join(alike)}.\n"])
 
 
