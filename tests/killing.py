@@ -5,8 +5,8 @@ has one thread, and an attempt costs milliseconds. A random instant is a random 
 functions, so every failure can be repeated. Nothing is really synced: that matters when the power fails.
 
 A kill leaves the files as they are. So one run copies its directory before each of its changes of the disk,
-and every copy is resumed; every eighth change is also met with a real kill, which must leave files of the same
-names, and is resumed too.
+and every copy is resumed; every eighth change is also met with a real kill, which must leave files of the
+same names, and is resumed too.
 """
 
 from __future__ import annotations
