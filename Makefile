@@ -25,7 +25,7 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)  ## three methods × three seeds on digits: a table, a verdict, a page
 	$(BIN)/fedkeel demo
 
-test: lint  ## every check (eight minutes)
+test: lint  ## every check (eight and a half minutes)
 	@$(MAKE) --no-print-directory -j2 types unit
 
 check: lint  ## format, lint, types, imports and the fast tests (a minute)
