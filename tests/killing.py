@@ -3,10 +3,6 @@
 A child is forked for every attempt from this process, which has imported everything and computed nothing: it
 has one thread, and an attempt costs milliseconds. A random instant is a random one of the run's calls of
 functions, so every failure can be repeated. Nothing is really synced: that matters when the power fails.
-
-A kill leaves the files as they are. So one run copies its directory before each of its changes of the disk,
-and every copy is resumed; every eighth change is also met with a real kill, which must leave files of the
-same names, and is resumed too.
 """
 
 from __future__ import annotations
@@ -15,12 +11,10 @@ import importlib
 import json
 import os
 import random
-import shutil
 import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +30,7 @@ RUNS = {  # the method, and whether a finished run keeps the clients' memories
     "stages": (fk.stages((fk.FedDyn(), 3), fk.FedAvg()), True),
     "relaxed": (fk.relaxed(fk.SCAFFOLD(), beta=0.1), True),
 }
-EVERY_POINT = ("SCAFFOLD", "without memories")  # are met before every change of the disk
-REALLY_KILLED = 8  # of so many changes of the disk one with a real kill, the others by a copy
+EVERY_POINT = ("SCAFFOLD", "without memories")  # are killed before every change of the disk
 POINTS = ("fsync", "replace", "mkdir", "unlink", "rmdir")  # what changes the disk, one by one
 LIVES, KILLS = 3, 4  # runs that are killed at random, and how often each
 
@@ -60,17 +53,15 @@ def kill_at_event(number: int) -> Callable[..., None]:
     return profiler
 
 
-def watch_points(act: Callable[[int], None] = lambda _: None) -> list[int]:
-    """Before each change of the disk call a function with its number; return the running count."""
-    count, acting = [0], [False]
+def watch_points(number: int) -> list[int]:
+    """End the process just before the n-th change of the disk; return the running count."""
+    count = [0]
 
     def watched(function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
-            if not acting[0]:
-                count[0] += 1
-                acting[0] = True
-                act(count[0])
-                acting[0] = False
+            count[0] += 1
+            if count[0] == number:
+                die()
             return function(*args, **kwargs)
 
         return call
@@ -79,35 +70,6 @@ def watch_points(act: Callable[[int], None] = lambda _: None) -> list[int]:
     for name in POINTS:
         setattr(os, name, watched(getattr(os, name)))
     return count
-
-
-def die_before(point: int) -> Callable[[int], None]:
-    """Return what ends the process just before a change of the disk."""
-    return lambda number: die() if number == point else None
-
-
-def copy_before_changes(job: Callable[[Path], object], path: Path, folder: Path) -> list[Path]:
-    """Do a job that writes to a directory; return copies of it from just before each change of the disk.
-
-    Times of change are copied too. Before the first changes there is no directory, and nothing to copy.
-    """
-
-    def copy(number: int) -> None:
-        if path.exists():
-            shutil.copytree(path, folder / f"at-{number}", symlinks=True)
-
-    def counted() -> int:
-        changes = watch_points(copy)
-        job(path)
-        return changes[0]
-
-    return [folder / f"at-{number}" for number in range(1, attempt(counted)[1] + 1)]
-
-
-def same_files(one: Path, other: Path) -> bool:
-    """Tell whether two directories hold files of the same names, however long it took to write them."""
-    found, expected = (sorted(str(p.relative_to(path)) for p in path.rglob("*")) for path in (one, other))
-    return found == expected
 
 
 def train(name: str, path: Path) -> None:
@@ -164,7 +126,7 @@ def run(name: str, path: Path, event: int = 0, point: int = 0) -> bool:
     """Start or resume a run that is killed at an instant; return whether it lived."""
 
     def job() -> None:
-        watch_points(die_before(point))
+        watch_points(point)
         if event:
             sys.setprofile(kill_at_event(event))
         train(name, path)
@@ -176,7 +138,7 @@ def instants(name: str, path: Path) -> tuple[int, int]:
     """Run to the end; return how many changes of the disk and calls of functions that takes."""
 
     def job() -> tuple[int, int]:
-        changes, calls = watch_points(), [0]
+        changes, calls = watch_points(0), [0]
 
         def profiler(_frame: object, event: str, _argument: object) -> None:
             calls[0] += event in {"call", "c_call"}
@@ -230,17 +192,14 @@ def randomly(name: str, folder: Path, calls: int, rng: random.Random) -> int:
     return kills
 
 
-def at_points(name: str, folder: Path) -> tuple[int, int]:
-    """Resume what is there before each change of the disk; return how many changes and how many kills."""
-    copies, kills = copy_before_changes(partial(train, name), folder / "copied", folder), 0
-    for point, copy in enumerate(copies, start=1):
-        if point % REALLY_KILLED == 0:
-            killed = folder / f"killed-at-{point}"
-            kills += not run(name, killed, point=point)
-            assert same_files(killed, copy)
-            run(name, killed)
-        run(name, copy)
-    return len(copies), kills
+def at_points(name: str, folder: Path, changes: int) -> int:
+    """Kill a run just before each change of the disk; return how often in all."""
+    kills = 0
+    for point in range(1, changes + 1):
+        path = folder / f"at-{point}"
+        kills += not run(name, path, point=point)
+        run(name, path)
+    return kills
 
 
 def main(scratch: Path, seed: int) -> None:
@@ -250,14 +209,12 @@ def main(scratch: Path, seed: int) -> None:
         changes, calls = instants(name, scratch / name)
         folder = scratch / f"{name}-killed"
         folder.mkdir()
-        kills, met = randomly(name, folder, calls, rng), 0
+        kills = randomly(name, folder, calls, rng)
         if name in EVERY_POINT:
-            met, more = at_points(name, folder)
-            kills += more
+            kills += at_points(name, folder, changes)
         paths = [scratch / name, *sorted(folder.iterdir())]
         whole, *ends = attempt(lambda name=name, paths=paths: [left(name, path) for path in paths])[1]
-        told = {"kills": kills, "changes": changes, "met": met}
-        report.append({**told, "whole": whole, "ends": ends})
+        report.append({"kills": kills, "changes": changes, "whole": whole, "ends": ends})
     (scratch / "report.json").write_text(json.dumps(report))
 
 

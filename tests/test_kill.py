@@ -33,12 +33,9 @@ def test_a_killed_run_resumes_to_the_same_bit(report, name):
 
 @pytest.mark.slow
 def test_the_kills_were_many_and_hit_every_change_of_the_disk(report):
-    watched = [report["SCAFFOLD"], report["without memories"]]
-    assert min(found["changes"] for found in watched) > 30
-    assert all(found["met"] == found["changes"] for found in watched)
-    assert all(len(found["ends"]) > found["changes"] for found in watched)
-    at_changes = sum(found["changes"] // 8 for found in watched)  # by real kills; the others by copies
-    assert sum(found["kills"] for found in report.values()) > at_changes + 20
+    watched = [report["SCAFFOLD"]["changes"], report["without memories"]["changes"]]
+    assert min(watched) > 30
+    assert sum(found["kills"] for found in report.values()) > sum(watched) + 20
 
 
 @pytest.mark.slow

@@ -14,16 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from killing import (
-    REALLY_KILLED,
-    attempt,
-    copy_before_changes,
-    die_before,
-    import_ahead,
-    kill_at_event,
-    same_files,
-    watch_points,
-)
+from killing import attempt, import_ahead, kill_at_event, watch_points
 from torch import nn
 
 import fedkeel as fk
@@ -80,7 +71,7 @@ def parts(path: Path) -> dict[str, int]:
 
 def run(name: str, path: Path, event: int = 0, point: int = 0) -> tuple[bool, Any]:
     def job() -> object:
-        watch_points(die_before(point))
+        watch_points(point)
         if event:
             sys.setprofile(kill_at_event(event))
         return STUDIES[name](path)
@@ -92,7 +83,7 @@ def instants(name: str, path: Path) -> tuple[int, int]:
     """Run to the end; return how many changes of the disk and calls of functions that takes."""
 
     def job() -> tuple[int, int]:
-        changes, calls = watch_points(), [0]
+        changes, calls = watch_points(0), [0]
 
         def profiler(_frame: object, event: str, _argument: object) -> None:
             calls[0] += event in {"call", "c_call"}
@@ -106,9 +97,9 @@ def instants(name: str, path: Path) -> tuple[int, int]:
 
 
 def killed(name: str, path: Path, kills: list[dict[str, int]]) -> tuple[int, bool, Any]:
-    """Kill a study at some instants, then let it end; return how often, if no part was redone, the end."""
+    """Kill a study at some instants in turn; return how often, if no part was redone, and its end."""
     count, once = 0, True
-    before = parts(path)
+    before: dict[str, int] = {}
     for kill in [*kills, {}]:
         lived, told = run(name, path, **kill)
         now = parts(path)
@@ -117,33 +108,17 @@ def killed(name: str, path: Path, kills: list[dict[str, int]]) -> tuple[int, boo
     return count, once, told
 
 
-def before_changes(name: str, folder: Path) -> tuple[int, list[tuple[int, bool, Any]]]:
-    """Go on from what is there before each change of the disk; return how many there are, and the ends."""
-    folder.mkdir()
-    copies, ends = copy_before_changes(STUDIES[name], folder / "copied", folder), []
-    for point, copy in enumerate(copies, start=1):
-        if point % REALLY_KILLED == 0:
-            path = folder / f"killed-at-{point}"
-            lived, _ = run(name, path, point=point)
-            assert same_files(path, copy)
-            count, once, told = killed(name, path, [])
-            ends.append((count + (not lived), once, told))
-        ends.append(killed(name, copy, []))
-    return len(copies), ends
-
-
 def main(scratch: Path) -> None:
     rng, report = random.Random(0), {}
     for name, study in STUDIES.items():
         import_ahead(partial(study, scratch / f"{name}-first"))
         whole = run(name, scratch / f"{name}-whole")[1]
         changes, calls = instants(name, scratch / f"{name}-counted")
-        met, ends = before_changes(name, scratch / f"{name}-changes")
-        plans = [[{"event": rng.randrange(1, calls)} for _ in range(3)] for _ in range(4)]
-        ends += [killed(name, scratch / f"{name}-{index}", plan) for index, plan in enumerate(plans)]
+        plans = [[{"point": point}] for point in range(1, changes + 1)]
+        plans += [[{"event": rng.randrange(1, calls)} for _ in range(3)] for _ in range(4)]
+        ends = [killed(name, scratch / f"{name}-{index}", plan) for index, plan in enumerate(plans)]
         report[name] = {
             "changes": changes,
-            "met": met,
             "kills": sum(count for count, _, _ in ends),
             "once": [once for _, once, _ in ends],
             "same": [told == whole for _, _, told in ends],

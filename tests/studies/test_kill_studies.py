@@ -27,9 +27,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 @pytest.mark.parametrize("name", ["interaction", "stability", "constants"])
 def test_a_killed_study_goes_on_to_the_same_bit(report: dict[str, Any], name: str) -> None:
     found = report[name]
-    assert found["met"] == found["changes"]
-    assert len(found["same"]) > found["changes"]
-    assert found["kills"] >= found["changes"] // 8 + 6  # real ones; at the other changes a copy was resumed
+    assert found["kills"] >= found["changes"] + 6
     assert all(found["same"])
     assert all(found["once"])  # no finished part was made again
     assert found["again"]
