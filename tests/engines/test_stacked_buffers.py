@@ -138,11 +138,9 @@ def test_what_is_refused_says_why(layer: nn.Module, sizes: list[int], reason: st
 
 @pytest.mark.slow
 def test_a_compiled_step_changes_statistics_too() -> None:
-    """Of one layer and its statistics, in both passes of a step: every kernel takes a second to compile."""
-    torch.manual_seed(0)
-    task = fk.Task(nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)).double())
+    task, federation = narrow(), flat(SIZES)
     one, other = (
-        run(task, flat(SIZES), fk.FedSAM(rho=0.1), name, work=WORK) for name in ("serial", "stacked")
+        run(task, federation, fk.FedSAM(rho=0.1), name, work=WORK) for name in ("serial", "stacked")
     )
     assert distance(one, other) < 1e-10
     for a, b in zip(one.model.buffers(), other.model.buffers(), strict=True):

@@ -1,7 +1,4 @@
-"""The stacked engine records a step once, and compiles it where it can.
-
-That a compiled step gives the same is in test_stacked_probes.py, where one is compiled for several tests.
-"""
+"""The stacked engine records a step once, and compiles it where it can."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from problems import tiny_net
-from stacked_runs import EQUAL, distance, run
+from stacked_runs import EQUAL, RAGGED, distance, run
 from torch import nn
 
 import fedkeel as fk
@@ -34,6 +31,12 @@ def test_one_step_is_recorded_for_all_methods(monkeypatch: pytest.MonkeyPatch) -
     assert len(recorded) == 1
     run(problem.task, problem.federation, fk.FedSAM(), "stacked-uncompiled", cohort=2)
     assert len(recorded) == 2
+
+
+@pytest.mark.slow
+def test_the_compiled_step_gives_the_same() -> None:
+    serial = run(RAGGED.task, RAGGED.federation, fk.SCAFFOLD(), "serial")
+    assert distance(serial, run(RAGGED.task, RAGGED.federation, fk.SCAFFOLD(), "stacked")) < 1e-10
 
 
 def test_a_compiler_that_fails_is_done_without(

@@ -10,7 +10,6 @@ import torch
 from problems import tiny_net
 from safetensors.torch import save_file
 from selecting import one_in
-from stacked_runs import distance
 from torch import nn
 
 import fedkeel as fk
@@ -73,13 +72,6 @@ def test_every_probe_sees_what_it_sees_on_serial(method: Any) -> None:
 def test_probes_see_the_same_where_steps_are_compiled(method: Any) -> None:
     probes = probes_for(method)
     assert_alike(train(method, "stacked", probes), train(method, "serial", probes))
-
-
-@pytest.mark.slow
-def test_the_compiled_step_gives_the_same() -> None:
-    """Here, since the step is the one compiled above: minibatches of three, two and one sample."""
-    serial, stacked = (train(fk.SCAFFOLD(), name, []) for name in ("serial", "stacked"))
-    assert distance(serial, stacked) < 1e-10
 
 
 @pytest.mark.parametrize("engine", ["stacked-uncompiled", pytest.param("stacked", marks=pytest.mark.slow)])
