@@ -78,7 +78,9 @@ def test_the_same_run_gives_the_same_bytes_and_is_never_overwritten(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"no gzip", gzip.compress(b"no json"), gzip.compress(b"[]"), gzip.compress(b"{}")]
+    "content",
+    [b"", b"no gzip", *(gzip.compress(text, mtime=0) for text in (b"no json", b"[]", b"{}"))],
+    ids=["nothing", "no gzip", "no json", "a list", "no fields"],
 )
 def test_a_file_that_is_no_history_is_named(tmp_path: Path, content: bytes) -> None:
     job = small(tmp_path).jobs[0]
