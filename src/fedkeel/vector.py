@@ -34,7 +34,7 @@ def squared_norm(a: Vector) -> Tensor:
 
 def finite(a: Vector) -> bool:
     """Tell whether every entry is a finite number; where their sum is one, which is quick, all are."""
-    return bool(torch.isfinite(a.sum())) or bool(torch.isfinite(a).all())
+    return math.isfinite(a.sum()) or bool(torch.isfinite(a).all())
 
 
 def distance(a: Vector, b: Vector) -> float:
