@@ -25,7 +25,7 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)  ## three methods × three seeds on digits: a table, a verdict, a page
 	$(BIN)/fedkeel demo
 
-test: lint  ## every check (eight and a half minutes)
+test: lint  ## every check but those of `make thorough` (five minutes)
 	@$(MAKE) --no-print-directory -j2 types unit
 
 check: lint  ## format, lint, types, imports and the fast tests (a minute)
@@ -47,10 +47,13 @@ imports: $(STAMP)  ## who may import whom
 	$(BIN)/python -m pytest tests/test_imports.py
 
 fast: $(STAMP)  ## tests that are not marked slow, imports among them, and of every table of cases the first
-	$(PYTEST) -m "not slow" --cases 1 --hypothesis-profile=check
+	$(PYTEST) -m "not slow and not thorough" --cases 1 --hypothesis-profile=check
 
-unit: $(STAMP)  ## all tests
-	$(PYTEST)
+unit: $(STAMP)  ## the tests of `make test`
+	$(PYTEST) -m "not thorough"
+
+thorough: $(STAMP)  ## kills, torture, simulations, statistics and further processes (four minutes)
+	$(PYTEST) -m thorough
 
 golden: $(STAMP)  ## write the golden traces anew: a commit of its own, with its reason in the changelog
 	OMP_NUM_THREADS=1 $(BIN)/python tests/golden

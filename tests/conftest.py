@@ -77,7 +77,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         seconds: Counter[Path] = Counter()
         for item in items:
-            mark = item.get_closest_marker("slow")
+            mark = item.get_closest_marker("thorough") or item.get_closest_marker("slow")
             seconds[item.path] += (mark.args or (0.3,))[0] if mark else 0
         items.sort(key=lambda item: -seconds[item.path])
 

@@ -202,10 +202,11 @@ def at_points(name: str, folder: Path, changes: int) -> int:
     return kills
 
 
-def main(scratch: Path, seed: int) -> None:
-    rng, report = random.Random(seed), []
+def main(scratch: Path, names: list[str]) -> None:
+    report = {}
     import_ahead(lambda: train("relaxed", scratch / "first"))
-    for name in RUNS:
+    for name in names:
+        rng = random.Random(name)
         changes, calls = instants(name, scratch / name)
         folder = scratch / f"{name}-killed"
         folder.mkdir()
@@ -214,10 +215,10 @@ def main(scratch: Path, seed: int) -> None:
             kills += at_points(name, folder, changes)
         paths = [scratch / name, *sorted(folder.iterdir())]
         whole, *ends = attempt(lambda name=name, paths=paths: [left(name, path) for path in paths])[1]
-        report.append({"kills": kills, "changes": changes, "whole": whole, "ends": ends})
+        report[name] = {"kills": kills, "changes": changes, "whole": whole, "ends": ends}
     (scratch / "report.json").write_text(json.dumps(report))
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), sys.argv[2:])

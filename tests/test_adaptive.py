@@ -33,7 +33,7 @@ def history(method: Any, targets: np.ndarray, loss: Any, lr: float, **options: A
     return fk.train(fk.Task(model, loss, {}), federation, method, work=work, **options).history
 
 
-@pytest.mark.slow(8)
+@pytest.mark.thorough(5)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_where_one_of_a_hundred_clients_moves_the_model_it_stays_as_near_as_fedavg(seed: int) -> None:
     """Moves are noise around the clients' mean; a bound on the offset alone ends 11 % and more away."""

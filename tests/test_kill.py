@@ -11,36 +11,59 @@ from typing import Any
 
 import pytest
 
+AT_RANDOM = ("stages", "relaxed")
+BEFORE_EVERY_CHANGE = ("SCAFFOLD", "without memories")  # of the disk, and at random
+
+Report = dict[str, dict[str, Any]]
+
+
+def report_of(scratch: Path, *names: str) -> Report:
+    """Kill the runs of these names; return what became of them."""
+    script = Path(__file__).with_name("killing.py")
+    command = [sys.executable, "-W", "error", str(script), str(scratch), *names]
+    subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    found: Report = json.loads((scratch / "report.json").read_text())
+    return found
+
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory) -> dict[str, dict[str, Any]]:
-    scratch = tmp_path_factory.mktemp("killed")
-    script = Path(__file__).with_name("killing.py")
-    command = [sys.executable, "-W", "error", str(script), str(scratch), "0"]
-    subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    return {found["whole"]["run"]: found for found in json.loads((scratch / "report.json").read_text())}
+def at_random(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    return report_of(tmp_path_factory.mktemp("killed"), *AT_RANDOM)
 
 
-@pytest.mark.slow(4)
-@pytest.mark.parametrize("name", ["SCAFFOLD", "without memories", "stages", "relaxed"])
-def test_a_killed_run_resumes_to_the_same_bit(report, name):
-    found = report[name]
+@pytest.fixture(scope="module")
+def before_every_change(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    return report_of(tmp_path_factory.mktemp("killed"), *BEFORE_EVERY_CHANGE)
+
+
+def check_ends(found: dict[str, Any]) -> None:
     assert found["whole"]["unfinished"] == []
     assert found["whole"]["rounds timed"] == 5
     for end in found["ends"]:
         assert end == found["whole"]
 
 
-@pytest.mark.slow
-def test_the_kills_were_many_and_hit_every_change_of_the_disk(report):
-    watched = [report["SCAFFOLD"]["changes"], report["without memories"]["changes"]]
-    assert min(watched) > 30
-    assert sum(found["kills"] for found in report.values()) > sum(watched) + 20
+@pytest.mark.slow(4)
+@pytest.mark.parametrize("name", AT_RANDOM)
+def test_a_run_that_is_killed_at_random_resumes_to_the_same_bit(at_random: Report, name: str) -> None:
+    assert at_random[name]["kills"] > 6
+    check_ends(at_random[name])
 
 
-@pytest.mark.slow
-def test_what_the_kept_memories_are_the_other_run_leaves_out(report):
-    kept, without = report["SCAFFOLD"]["whole"], report["without memories"]["whole"]
+@pytest.mark.thorough(11)
+@pytest.mark.parametrize("name", BEFORE_EVERY_CHANGE)
+def test_a_run_that_is_killed_before_a_change_of_the_disk_does_too(
+    before_every_change: Report, name: str
+) -> None:
+    found = before_every_change[name]
+    assert found["changes"] > 30
+    assert found["kills"] > found["changes"] + 6
+    check_ends(found)
+
+
+@pytest.mark.thorough
+def test_what_the_kept_memories_are_the_other_run_leaves_out(before_every_change: Report) -> None:
+    kept, without = (before_every_change[name]["whole"] for name in BEFORE_EVERY_CHANGE)
     assert (kept["left out"], without["left out"]) == (0, len(kept["memories"]))
     assert without["memories"] == []
     assert {name: kept[name] for name in ("model", "metrics", "server")} == {

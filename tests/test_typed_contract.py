@@ -123,7 +123,7 @@ def mistyped(source: Path, copy: Path) -> set[Mistake]:
     return {Mistake(copy.name, node.lineno, f"{node.attr}q") for node in reads}
 
 
-@pytest.mark.slow(20)
+@pytest.mark.slow  # late: by then `make types` has filled mypy's cache
 def test_the_type_check_names_every_mistyped_field(checked: tuple[set[Mistake], list[str]]) -> None:
     planted, said = checked
     pattern = re.compile(r'(mistyped_\w+\.py):(\d+): error: .* has no attribute "(\w+)"')

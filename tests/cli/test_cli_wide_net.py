@@ -193,7 +193,11 @@ def test_a_wrong_line_gets_its_message_and_exit_code_and_leaves_nothing(row: Row
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "row",
-    [row for row in ROWS if row.code != Diverged.exit_code][:: len(ROWS) // 6],
+    one_in(
+        6,
+        [row for row in ROWS if row.code != Diverged.exit_code][:: len(ROWS) // 6],
+        pytest.mark.thorough(2.5),
+    ),
     ids=lambda row: row.line,
 )
 def test_a_process_of_its_own_says_the_same(row: Row, inside: Path) -> None:

@@ -98,7 +98,7 @@ def test_every_method_walks_the_serial_walk(name: str, work: Any, spans: list[sp
     assert len(spans) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.thorough(9)
 def test_a_compiled_step_does_too(spans: list[span.SpanWalk]) -> None:
     assert distance(logistic(), pictures(), fk.SCAFFOLD(), how="stacked") < 1e-10
     assert spans

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 from scipy.stats import t as student
-from selecting import slow
+from selecting import one_in, slow
 
 from fedkeel.report.significance import (
     DRAWS,
@@ -61,7 +61,7 @@ def claims_of_the_winner(scores: Floats, statistics: Floats, critical: float) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("effect", [0.0, 8.0], ids=["independent", "shared seeds"])
-@pytest.mark.parametrize("pattern", spreads(3))
+@pytest.mark.parametrize("pattern", one_in(5, spreads(3), pytest.mark.thorough(1.2)))
 def test_equal_methods_are_told_apart_in_at_most_five_per_cent(pattern: str, effect: float) -> None:
     rates = {}
     for methods in METHODS:
