@@ -81,7 +81,7 @@ site: $(STAMP)  ## build docs/ as a site in build/site, strictly, and run its co
 
 ray: $(STAMP)  ## the engine ray on clusters of several nodes on this machine, with the packages it needs (five minutes)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,ray]"
-	timeout 900 $(BIN)/python -m pytest tests/ray -rs
+	timeout 900 $(BIN)/python -m pytest tests/ray -n 2 --dist loadfile --no-loadscope-reorder -rs
 
 browser: $(STAMP)  ## the pages in a real browser, light and dark, read by axe-core (needs chromium and npm)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,browser]"

@@ -109,6 +109,7 @@ def test_a_worker_that_hangs_is_replaced(nodes, tmp_path, monkeypatch):
     assert_equal(session, play(unchanged, rounds=3))
 
 
+@pytest.mark.slow(90)
 def test_nodes_removed_five_times_mid_round_are_invisible(nodes, tmp_path):
     marker = tmp_path / "begun"
     nodes.workers.append(nodes.add())  # three of them
