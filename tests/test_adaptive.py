@@ -46,7 +46,7 @@ def test_where_one_of_a_hundred_clients_moves_the_model_it_stays_as_near_as_feda
     assert far(fk.FedInit(fk.Adaptive())) == pytest.approx(far(fk.FedAvg()), rel=0.02)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("cohort", [1, 10, 50])
 def test_where_all_moves_agree_it_is_momentum(cohort: int) -> None:
     """On one slope the velocity is walk/(1 − ρ·(1 − N/C)): faster than FedAvg, and bounded."""

@@ -176,7 +176,7 @@ def convex(classifier: bool) -> tuple[fk.Task, fk.Federation, float, float]:
     return problem.task, pooled, still.history[-1]["loss"], best.history[-1]["loss"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough(0.35)
 @ALL
 def test_converges_on_a_convex_problem(make: Any) -> None:
     """The loss over all clients' data falls by 90 % of what the best known model gains."""

@@ -1,4 +1,4 @@
-"""Every recipe's scale of seconds works from plan to page; `make recipes` runs all, `make test` some."""
+"""Every recipe's scale of seconds works from plan to page; `make recipes` runs all, `make thorough` some."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fedkeel.experiments.reproduce.plan import plan
 SOME = ("poster/costs", "rethinking/figure8")
 ALL = os.environ.get("FEDKEEL_RECIPES") == "all"
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough(2)
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -16,9 +18,7 @@ def digits() -> Dataset:
 
     Every fifth sample of each class, after a shuffle with seed 0, is test data (1,437 / 360).
     """
-    from sklearn.datasets import load_digits  # noqa: PLC0415  a second to import, needed here only
-
-    x, y = load_digits(return_X_y=True)
+    x, y = _digits()
     order = np.random.default_rng(0).permutation(len(y))
     order = order[np.argsort(y[order], kind="stable")]
     is_test = np.zeros(len(y), dtype=bool)
@@ -32,6 +32,15 @@ def digits() -> Dataset:
         classes=10,
         class_names=tuple("0123456789"),
     )
+
+
+@cache
+def _digits() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return scikit-learn's numbers, read once: they are text, and take longer than a short run."""
+    from sklearn.datasets import load_digits  # noqa: PLC0415  a second to import, needed here only
+
+    x, y = load_digits(return_X_y=True)
+    return x, y
 
 
 def synthetic(
