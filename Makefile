@@ -25,7 +25,7 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)  ## three methods × three seeds on digits: a table, a verdict, a page
 	$(BIN)/fedkeel demo
 
-test: lint  ## every check but those of `make thorough` (five minutes)
+test: lint  ## every check but those of `make thorough` (four to six minutes)
 	@$(MAKE) --no-print-directory -j2 types unit
 
 check: lint  ## format, lint, types, imports and the fast tests (a minute)
