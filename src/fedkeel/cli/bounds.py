@@ -36,7 +36,13 @@ _VALUES: dict[str, tuple[float, ...]] = {
     "N": (1, 2, 5, 10, 20, 50, 100),
     "beta": (0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 0.1, 0.15),
 }
-_WHOLE = ("T", "K", "N", "C", "S")
+_WHOLE = ("T", "K", "N", "C", "S", "B")
+_OF_SAMPLES = (
+    "sigma_l2",
+    "L_G",
+    "U",
+    "S",
+)  # given one of these, a default sample_spread would be of another run
 _WIDE = 4  # more curves than this are lines of the table instead of columns
 _FORMS = {"both": ("repaired", "as_printed"), "repaired": ("repaired",), "as_printed": ("as_printed",)}
 
@@ -76,6 +82,7 @@ def bounds(
         _list(as_json=as_json)
         return
     parameters = _parameters(advice, constant)
+    _ask_for_spread(names, advice, constant or [])
     grid = _grid(over, values, parameters)
     forms = _FORMS.get(form)
     if forms is None:
@@ -150,15 +157,30 @@ def _parameters(file: Path | None, settings: list[str] | None) -> BoundParameter
     return BoundParameters(**{name: int(x) if name in _WHOLE else x for name, x in values.items()})  # type: ignore[arg-type]
 
 
+def _ask_for_spread(names: list[str], advice: Path | None, settings: list[str]) -> None:
+    """Refuse Theorem 12 for a described run whose largest distance of a sample's gradient is not given."""
+    given = {setting.partition("=")[0] for setting in settings}
+    described = [name for name in _OF_SAMPLES if name in given]
+    if "fedinit-12" in names and advice is None and described and "sample_spread" not in given:
+        raise ConfigError(
+            f"fedinit-12 with --constant {described[0]}: give also sample_spread, the largest distance of a "
+            "sample's gradient from its client's mean (σ_l does not bound it; 2·L_G does)"
+        )
+
+
 def _from_advice(file: Path) -> dict[str, float]:
     """Read the constants of a run from the adviser's JSON."""
     try:
         table = parse_object(file.read_bytes())
         run, found = table["run"], {name: one["value"] for name, one in table["constants"].items()}
-        numbers = {name: run[name] for name in ("T", "K", "N", "C", "S", "beta", "eta_g", "epsilon", "theta")}
+        numbers = {
+            name: run[name] for name in ("T", "K", "N", "C", "S", "B", "beta", "eta_g", "epsilon", "theta")
+        }
         numbers |= {
             name: found[name] for name in ("L", "sigma_l2", "sigma_g2", "L_G", "U", "mu", "tau1", "tau2")
         }
+        numbers["sample_spread"] = found["sample_spread"]
+        numbers["L_G"] = max(found["L_G"], found["sample_gradient"])  # only Theorem 12 takes it
         numbers["D"] = table["constants"]["D"]["high"]
         numbers |= {f"semi_{name}": found[name] for name in ("a", "b", "alpha", "beta")}
         numbers |= {"a": found["interpolation_a"], "b": found["interpolation_b"]}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedkeel.theory import beyond_smoothness as bs
 from fedkeel.theory import fedinit as fi
 from fedkeel.theory import fedsagd as fs
 from fedkeel.theory.bound import Bound, Form
+from fedkeel.theory.conditions import at_least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,6 +19,8 @@ class BoundParameters:
 
     ``a``, ``b`` are FedInit's interpolation constants; those of Beyond smoothness begin with ``semi_``.
     ``mu`` is the Polyak-Łojasiewicz constant, ``theta`` FedSAGD's Θ, ``c`` the rate of η = c/t.
+    ``sample_spread`` is the largest distance of a sample's gradient from its client's mean (at most 2·L_G),
+    ``B`` the samples of a local step.
     """
 
     T: int = 1000
@@ -37,6 +40,8 @@ class BoundParameters:
     mu: float = 0.1
     c: float = 0.01
     L_G: float = 1.0
+    sample_spread: float = 2.0
+    B: int = 1
     U: float = 5.0
     theta: float = 2.0
     epsilon: float = 0.5
@@ -76,7 +81,7 @@ class BoundParameters:
     @property
     def sampling(self) -> fi.Sampling:
         """The sampling of FedInit's Theorem 12."""
-        return fi.Sampling(N=self.N, C=self.C, S=self.S, K=self.K, T=self.T, c=self.c, L_G=self.L_G)
+        return fi.Sampling(N=self.N, C=self.C, S=self.S, K=self.K, T=self.T, c=self.c, L_G=self.L_G, B=self.B)
 
     @property
     def walks(self) -> fs.StabilityRun:
@@ -104,9 +109,10 @@ def _theorem_4(k: BoundParameters, form: Form) -> Bound:
 
 
 def _theorem_12(k: BoundParameters, form: Form) -> Bound:
-    return fi.theorem_12(
-        k.sampling, beta=k.beta, L=k.L, U=k.U, sigma_l=math.sqrt(max(k.sigma_l2, 0.0)), form=form
-    )
+    bound = fi.theorem_12(k.sampling, beta=k.beta, L=k.L, U=k.U, sample_spread=k.sample_spread, form=form)
+    deviation = math.sqrt(max(k.sigma_l2, 0.0))
+    largest = at_least("sample_spread ≥ σ_l", k.sample_spread, deviation, "a largest distance is no average")
+    return replace(bound, conditions=(*bound.conditions, largest))
 
 
 def _theorem_17(k: BoundParameters, form: Form) -> Bound:
