@@ -276,10 +276,13 @@ def test_excess_risk_adds_up():
 
 
 def test_rates_and_steps():
-    assert fi.step_theorem_1(4, 2, 8) == 0.5
-    assert fi.rate_theorem_1(4, 2, 8) == 1 / 8
+    assert fi.step_theorem_1(4, 2, 8, "as_printed") == pytest.approx(0.5)
+    assert fi.step_theorem_1(4, 2, 8) == pytest.approx(math.sqrt(0.5) / 2)
+    assert fi.rate_theorem_1(4, 2, 8, "as_printed") == 1 / 8
+    assert fi.rate_theorem_1(4, 2, 8) == pytest.approx(1 / math.sqrt(32))
     assert fi.step_theorem_4(4, 2, 8, lam=0.25, mu=2.0) == pytest.approx(math.log(64) / 8)
-    assert fi.rate_theorem_4(4, 2, 8) == 1 / 64
+    assert fi.rate_theorem_4(4, 2, 8, "as_printed") == 1 / 64
+    assert fi.rate_theorem_4(4, 2, 8) == 1 / 32
     assert fi.step_theorem_6(4) == 0.25
     assert fi.rate_theorem_6(4, 2, 8, "as_printed") == 1 / 64
     assert fi.rate_theorem_6(4, 2, 8) == 1 / 4

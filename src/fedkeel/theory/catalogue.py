@@ -18,7 +18,8 @@ class BoundParameters:
     """All that some bound depends on; the defaults are a small run within most theorems' conditions.
 
     ``a``, ``b`` are FedInit's interpolation constants; those of Beyond smoothness begin with ``semi_``.
-    ``mu`` is the Polyak-Łojasiewicz constant, ``theta`` FedSAGD's Θ, ``c`` the rate of η = c/t.
+    ``mu`` is the Polyak-Łojasiewicz constant, ``theta`` FedSAGD's Θ and ``momentum`` its β, ``c`` the
+    rate of η = c/t, ``beta`` that of relaxed initialisation.
     ``sample_spread`` is the largest distance of a sample's gradient from its client's mean (at most 2·L_G),
     ``B`` the samples of a local step.
     """
@@ -44,6 +45,7 @@ class BoundParameters:
     B: int = 1
     U: float = 5.0
     theta: float = 2.0
+    momentum: float = 0.9
     epsilon: float = 0.5
     gap_0: float = 2.0
     semi_a: float = 0.0
@@ -120,7 +122,9 @@ def _theorem_17(k: BoundParameters, form: Form) -> Bound:
 
 
 def _theorem_4_1(k: BoundParameters, form: Form) -> Bound:
-    steps = fs.AcceleratedSteps(K=k.K, eta_l=k.eta, eta=k.eta_g, s=k.N, m=k.C, beta=k.beta, lam=0.01, L=k.L)
+    steps = fs.AcceleratedSteps(
+        K=k.K, eta_l=k.eta, eta=k.eta_g, s=k.N, m=k.C, beta=k.momentum, lam=0.01, L=k.L
+    )
     return fs.theorem_4_1(steps, T=k.T, D_0=k.D, sigma_l2=k.sigma_l2, sigma_g2=k.sigma_g2, form=form)
 
 
