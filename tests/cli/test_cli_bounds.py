@@ -16,7 +16,7 @@ def test_without_a_name_all_bounds_are_listed(fedkeel):
     listed = fedkeel("bounds").stdout
     for part in ("fedinit-1", "beyond-4.7", "stability-fedsagd", "tau2=4"):
         assert part in listed
-    assert len(json.loads(fedkeel("bounds", "--json").stdout)["bounds"]) == 23
+    assert len(json.loads(fedkeel("bounds", "--json").stdout)["bounds"]) == 24
 
 
 def test_a_table_has_the_calculators_numbers_and_marks_what_is_violated(fedkeel):

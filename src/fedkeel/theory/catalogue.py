@@ -117,6 +117,10 @@ def _theorem_12(k: BoundParameters, form: Form) -> Bound:
     return replace(bound, conditions=(*bound.conditions, largest))
 
 
+def _theorem_15(k: BoundParameters, form: Form) -> Bound:
+    return fi.theorem_15(k.sampling, betas=[k.beta] * (k.T + 1), a=k.a, b=k.b, L=k.L, form=form)
+
+
 def _theorem_17(k: BoundParameters, form: Form) -> Bound:
     return fi.theorem_17(k.run, sigma_l2=k.sigma_l2, sigma_g2=k.sigma_g2, form=form)
 
@@ -171,6 +175,11 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         lambda k, form: fi.theorem_9(k.run, mu=k.mu, a=k.a, b=k.b, form=form),
     ),
     "fedinit-12": CatalogueEntry("FedInit, Theorem 12: generalisation error, η = c/t", _RUN, _theorem_12),
+    "fedinit-15": CatalogueEntry(
+        "FedInit, Theorem 15: generalisation error, interpolation, η = c/t, the same β in all rounds",
+        ("T", "K", "beta"),
+        _theorem_15,
+    ),
     "fedinit-17": CatalogueEntry("FedInit, Theorem 17: mean divergence over T rounds", _RUN, _theorem_17),
     "fedinit-19": CatalogueEntry(
         "FedInit, Theorem 19: mean divergence over T rounds, interpolation",
