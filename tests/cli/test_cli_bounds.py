@@ -94,7 +94,7 @@ def test_bars_are_logarithmic_and_gaps_stay_gaps():
 
 def test_theorem_12_asks_for_the_largest_distance_of_a_sample_s_gradient(fedkeel):
     told = fedkeel("bounds", "fedinit-12", "--constant", "sigma_l2=4", code=2)
-    assert "give also sample_spread, the largest distance of a sample's gradient" in told.stderr
+    assert "give also --constant sample_spread=…, the largest distance of a sample's gradient" in told.stderr
     given = ["bounds", "fedinit-12", "--constant", "sample_spread=3", "--json", "--constant"]
     one, other = (json.loads(fedkeel(*given, f"sigma_l2={noise}").stdout)["curves"] for noise in (1, 4))
     assert one == other  # σ_l is not among what it takes
