@@ -19,8 +19,8 @@ RAGGED = [3, 8, 5, 11, 4]
 class ForgetsControl(fk.SCAFFOLD):
     """c_i is never stored between rounds."""
 
-    def finish(self, walk: Any, down: Any, client: Any) -> Any:
-        return super().finish(walk, down, client)[0], client
+    def finish(self, walk: Any, down: Any, client: Any, facts: fk.Facts) -> Any:
+        return super().finish(walk, down, client, facts)[0], client
 
 
 @method
@@ -43,23 +43,23 @@ class DropsShareOfC(fk.SCAFFOLD):
 class UndecayedRate(fk.SCAFFOLD):
     """Divides by K times the first round's rate."""
 
-    def finish(self, walk: Any, down: Any, client: Any) -> Any:
-        return super().finish(walk._replace(length=walk.steps * WORK.lr), down, client)
+    def finish(self, walk: Any, down: Any, client: Any, facts: fk.Facts) -> Any:
+        return super().finish(walk._replace(length=walk.steps * WORK.lr), down, client, facts)
 
 
 @method
 class FirstClientsSteps(fk.SCAFFOLD):
     """Takes K from the first client for everyone."""
 
-    def finish(self, walk: Any, down: Any, client: Any) -> Any:
-        return super().finish(walk._replace(length=walk.length / walk.steps * 2), down, client)
+    def finish(self, walk: Any, down: Any, client: Any, facts: fk.Facts) -> Any:
+        return super().finish(walk._replace(length=walk.length / walk.steps * 2), down, client, facts)
 
 
 @method
 class NoGradientOfPenalty(fk.FedDyn):
     """The penalty is computed on detached data, so its gradient is zero."""
 
-    def plan(self, down: Any, client: Any) -> Plan:
+    def plan(self, down: Any, client: Any, facts: fk.Facts) -> Plan:
         return Plan(start=down.x)
 
 
@@ -67,7 +67,7 @@ class NoGradientOfPenalty(fk.FedDyn):
 class NoAlphaY(fk.FedDyn):
     """The +α·y half of the pull is missing."""
 
-    def plan(self, down: Any, client: Any) -> Plan:
+    def plan(self, down: Any, client: Any, facts: fk.Facts) -> Plan:
         return Plan(start=down.x, push=-client.h_i - self.alpha * down.x)
 
 
@@ -92,7 +92,7 @@ class DropsShareOfH(fk.FedDyn):
 class UnsquaredProx(fk.FedProx):
     """The norm in the proximal term is not squared: its gradient has length μ, not μ·‖y − x‖."""
 
-    def plan(self, down: Any, client: Any) -> Plan:
+    def plan(self, down: Any, client: Any, facts: fk.Facts) -> Plan:
         return Plan(start=down.x, push=self.mu * down.x / down.x.norm())
 
 

@@ -252,6 +252,15 @@ class Federation:
         """Return the number of samples of every client that can be drawn."""
         return self.offsets.diff()[: len(self)]
 
+    @property
+    def mean_size(self) -> float:
+        """Return the mean number of samples of the clients that can be drawn; it costs one look-up."""
+        return int(self.offsets[len(self)]) / len(self)
+
+    def size(self, client: int) -> int:
+        """Return a client's number of samples."""
+        return int(self.offsets[client + 1] - self.offsets[client])
+
     def rows(self, client: int) -> Tensor:
         """Return the indices of a client's samples in the pool."""
         if not 0 <= client < len(self.offsets) - 1:

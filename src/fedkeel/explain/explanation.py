@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
-from fedkeel.algorithm import Algorithm, Plan, Walk
+from fedkeel.algorithm import Algorithm, Facts, Plan, Walk
 from fedkeel.explain.notation import digits
 from fedkeel.explain.symbolic import Symbol, Untraceable, symbol
 from fedkeel.explain.tracing import ALIASES, Trace, as_sharp, symbolised, trace, wd
@@ -225,7 +225,8 @@ def _loads(algorithm: Algorithm) -> tuple[Load, Load, Load, Plan]:
     x = torch.arange(1.0, 1.0 + _TINY)
     server, client = algorithm.init(x), algorithm.enlist(x)
     down = algorithm.broadcast(server)
-    plan = algorithm.plan(down, client)
+    facts = Facts.of(1, 1.0, x)
+    plan = algorithm.plan(down, client, facts)
     sharp = as_sharp(plan.sharp)
     walk = Walk(
         start=plan.start,
@@ -236,7 +237,7 @@ def _loads(algorithm: Algorithm) -> tuple[Load, Load, Load, Plan]:
         dual=None if sharp is None or sharp.dual is None else x,
         full_gradient=x if plan.full_gradient else None,
     )
-    up, _ = algorithm.finish(walk, down, client)
+    up, _ = algorithm.finish(walk, down, client, facts)
     return _load(down), _load(up), _load(client), plan
 
 

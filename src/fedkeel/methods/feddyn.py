@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fedkeel.algorithm import Algorithm, Cohort, Plan, Walk, method
+from fedkeel.algorithm import Algorithm, Cohort, Facts, Plan, Walk, method
 from fedkeel.frozen import Positive
 from fedkeel.vector import Vector, zeros_like
 
@@ -51,13 +51,13 @@ class FedDyn(Algorithm):
         """Send the model alone."""
         return self.Down(server.x)
 
-    def plan(self, down: Down, client: Client) -> Plan:
+    def plan(self, down: Down, client: Client, facts: Facts) -> Plan:
         """Push by −h_i and pull towards the broadcast model."""
         if not self.regularize:
             return Plan(start=down.x)
         return Plan(start=down.x, push=-client.h_i, pull=self.alpha)
 
-    def finish(self, walk: Walk, down: Down, client: Client) -> tuple[Algorithm.Up, Client]:
+    def finish(self, walk: Walk, down: Down, client: Client, facts: Facts) -> tuple[Algorithm.Up, Client]:
         """Renew the client's linear term."""
         delta = walk.end - down.x
         return self.Up(delta), self.Client(client.h_i - self.alpha * delta)

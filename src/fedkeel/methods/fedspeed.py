@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fedkeel.algorithm import Algorithm, Cohort, Plan, Sharp, Walk, method
+from fedkeel.algorithm import Algorithm, Cohort, Facts, Plan, Sharp, Walk, method
 from fedkeel.frozen import NonNegative, Positive
 from fedkeel.vector import Vector, zeros_like
 
@@ -36,12 +36,12 @@ class FedSpeed(Algorithm):
         """Start without a correction."""
         return self.Client(zeros_like(x0))
 
-    def plan(self, down: Algorithm.Server, client: Client) -> Plan:
+    def plan(self, down: Algorithm.Server, client: Client, facts: Facts) -> Plan:
         """Pull towards the model, corrected, with perturbed gradients."""
         sharp = Sharp(self.rho, self.blend)
         return Plan(start=down.x, pull=self.alpha, push=-client.g_i, sharp=sharp)
 
-    def finish(self, walk: Walk, down: Algorithm.Server, client: Client) -> tuple[Up, Client]:
+    def finish(self, walk: Walk, down: Algorithm.Server, client: Client, facts: Facts) -> tuple[Up, Client]:
         """Renew the correction and send the corrected move."""
         delta = walk.end - down.x
         g_i = client.g_i - self.alpha * delta

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from fedkeel.algorithm import Algorithm, Cohort, Plan, Walk, method
+from fedkeel.algorithm import Algorithm, Cohort, Facts, Plan, Walk, method
 from fedkeel.frozen import Positive
 from fedkeel.vector import Vector, zeros_like
 
@@ -46,11 +46,11 @@ class SCAFFOLD(Algorithm):
         """Start with a zero control variate."""
         return self.Client(zeros_like(x0))
 
-    def plan(self, down: Server, client: Client) -> Plan:
+    def plan(self, down: Server, client: Client, facts: Facts) -> Plan:
         """Push by c − c_i."""
         return Plan(start=down.x, push=down.c - client.c_i, full_gradient=self.option == "I")
 
-    def finish(self, walk: Walk, down: Server, client: Client) -> tuple[Up, Client]:
+    def finish(self, walk: Walk, down: Server, client: Client, facts: Facts) -> tuple[Up, Client]:
         """Renew the client's control variate."""
         c_i = walk.full_gradient if self.option == "I" else client.c_i - down.c + walk.direction
         assert c_i is not None  # option "I" plans the full gradient

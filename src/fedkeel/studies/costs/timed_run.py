@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fedkeel.algorithm import Plan
+from fedkeel.algorithm import Facts, Plan
 from fedkeel.methods import Stages
 from fedkeel.options import Execution
 from fedkeel.probes import Divergence
@@ -107,7 +107,7 @@ def _working(session: Session, beside: float) -> float:
     """
     method = session.context.algorithm(session.state)
     down = method.broadcast(session.state.server)
-    plan = method.plan(down, method.enlist(session.state.x0))
+    plan = method.plan(down, method.enlist(session.state.x0), Facts.of(1, 1.0, down.x))
     d = session.context.oracle.layout.total
     received = sum(tensor.numel() / d for _, tensor in leaves(down)) - 1
     refers = plan.pull != 0 or any(vector is down.x for vector in _referred(plan))
