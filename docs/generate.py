@@ -197,6 +197,8 @@ def _plug_ins() -> list[str]:
         "| `train(weighting=)` | `uniform`, `samples` | the mean over clients, or by their number of samples; c and h "
         "are then the weighted means too |",
         "| `SCAFFOLD(option=)` | `II`, `I` | c_i from the walk (contains weight decay and clipping), or the full gradient |",
+        "| `SCAFFOLD(by_size=)`, `FedDyn(by_size=)` | flag | for clients of unequal sizes, as Acar et al. run it: c/w_i and "
+        "α/w_i with w_i = n_i / mean n; the fixed point is then the optimum over all samples |",
         "| `FedLNAG(carry=)` | `True`, `False` | the buffer travels (2/2), or starts empty each round (1/1) |",
         "| `FedDyn(regularize=, compensate=)` | flags | Rethinking's w/o Reg and w/o h |",
         "| `stages(memory=)` | `auto`, `fresh`, `carry` | what memories do at a change of stage |",

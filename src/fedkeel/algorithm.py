@@ -71,14 +71,15 @@ class Plan(NamedTuple):
     """What a client does in its local walk, as a value.
 
     step: dir = gain·clip(g) + push + pull·(y − anchor) + decay·y + weight_decay·y; y ← y − lr·dir.
-    `anchor` is `start` where it is not given; `full_gradient` asks for the gradient at the anchor over
+    `anchor` is `start` where it is not given; `pull` is a number, or a tensor (…, 1) where it differs between
+    clients; `full_gradient` asks for the gradient at the anchor over
     all of the client's samples.
     """
 
     start: Vector
     gain: float = 1.0
     push: Vector | None = None
-    pull: float = 0.0
+    pull: float | Tensor = 0.0
     anchor: Vector | None = None
     decay: float = 0.0
     sharp: Sharp | float | None = None

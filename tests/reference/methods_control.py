@@ -9,21 +9,22 @@ class SCAFFOLD(Method):
 
     kept = ("c", "c_i")
 
-    def __init__(self, x0, server_lr=1.0, option="II"):
+    def __init__(self, x0, server_lr=1.0, option="II", by_size=False):
         super().__init__(x0)
         assert option in ("I", "II")
-        self.server_lr, self.option = server_lr, option
+        self.server_lr, self.option, self.by_size = server_lr, option, by_size
         self.c, self.c_i = self.zero, {}
 
     def client(self, local, i, x, start):
         c, c_i = self.c, self.c_i.get(i, self.zero)
+        w = self.relative_size(i) if self.by_size else 1.0
         y = start
         for k in local.batches:
-            y = local.step(y, local.cut(local.g(y, k) - c_i + c))
+            y = local.step(y, local.cut(local.g(y, k) - c_i + c / w))
         second = c_i - c + (start - y) / local.length
         c_new = local.full_gradient(x) if self.option == "I" else second
         self.c_i[i] = c_new
-        return {"D": y - x, "dc": c_new - c_i}, y
+        return {"D": y - x, "dc": (c_new - c_i) * w}, y
 
     def server(self, mean, share):
         self.x = self.x + self.server_lr * mean["D"]
@@ -35,13 +36,16 @@ class FedDyn(Method):
 
     kept = ("h", "h_i", "gamma")
 
-    def __init__(self, x0, alpha=0.1, regularize=True, compensate=True):
+    def __init__(self, x0, alpha=0.1, regularize=True, compensate=True, by_size=False):
         super().__init__(x0)
+        self.by_size = by_size
         self.alpha, self.regularize, self.compensate = alpha, regularize, compensate
         self.h, self.h_i, self.gamma = self.zero, {}, self.x
 
     def client(self, local, i, x, start):
         h_i, a = self.h_i.get(i, self.zero), self.alpha
+        if self.by_size:
+            a = self.alpha / self.relative_size(i)
         y = start
         for k in local.batches:
             g = local.g(y, k)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from torch import Tensor
+
 from fedkeel.algorithm import Algorithm, Cohort, Facts, Plan, Walk, method
-from fedkeel.frozen import Positive
+from fedkeel.frozen import Positive, added
 from fedkeel.vector import Vector, zeros_like
 
 
@@ -16,11 +18,16 @@ class FedDyn(Algorithm):
     Steps along g − h_i + α·(y − x); h_i ← h_i − α·D. The server keeps h ← h − α·share·mean(D), the mean
     model γ = x + mean(D), and sends θ = x = γ − h/α. Both are evaluated: x is θ, the other is gamma.
     `regularize=False` (Rethinking's "w/o Reg") walks plainly, `compensate=False` ("w/o h") sends γ.
+
+    `by_size=True` is what the authors run on clients of unequal sizes: a client takes α/w_i in place of α,
+    with w_i = n_i / mean n. The server is the same, so h is the mean of all w_i·h_i, and the fixed point is
+    the optimum over all samples.
     """
 
     alpha: Positive = 0.1
     regularize: bool = True
     compensate: bool = True
+    by_size: bool = added(False)
 
     class Server(NamedTuple):
         """What is sent, the sum of the linear terms, the mean end model."""
@@ -55,12 +62,12 @@ class FedDyn(Algorithm):
         """Push by −h_i and pull towards the broadcast model."""
         if not self.regularize:
             return Plan(start=down.x)
-        return Plan(start=down.x, push=-client.h_i, pull=self.alpha)
+        return Plan(start=down.x, push=-client.h_i, pull=self._strength(facts))
 
     def finish(self, walk: Walk, down: Down, client: Client, facts: Facts) -> tuple[Algorithm.Up, Client]:
         """Renew the client's linear term."""
         delta = walk.end - down.x
-        return self.Up(delta), self.Client(client.h_i - self.alpha * delta)
+        return self.Up(delta), self.Client(client.h_i - self._strength(facts) * delta)
 
     def aggregate(self, server: Server, mean: Algorithm.Up, cohort: Cohort) -> Server:
         """Average the end models and compensate the drift."""
@@ -71,3 +78,7 @@ class FedDyn(Algorithm):
     def models(self, server: Server) -> dict[str, Vector]:
         """Evaluate θ (what is sent) and γ (the mean end model)."""
         return {"x": server.x, "gamma": server.gamma}
+
+    def _strength(self, facts: Facts) -> float | Tensor:
+        """Return the client's own α."""
+        return self.alpha / facts.weight if self.by_size else self.alpha

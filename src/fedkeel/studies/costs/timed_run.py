@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from fedkeel.algorithm import Facts, Plan
 from fedkeel.methods import Stages
@@ -110,7 +111,8 @@ def _working(session: Session, beside: float) -> float:
     plan = method.plan(down, method.enlist(session.state.x0), Facts.of(1, 1.0, down.x))
     d = session.context.oracle.layout.total
     received = sum(tensor.numel() / d for _, tensor in leaves(down)) - 1
-    refers = plan.pull != 0 or any(vector is down.x for vector in _referred(plan))
+    pulls = isinstance(plan.pull, Tensor) or plan.pull != 0
+    refers = pulls or any(vector is down.x for vector in _referred(plan))
     return 1 + received + refers + beside + (sharp_of(plan.sharp) is not None)
 
 
