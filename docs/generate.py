@@ -201,6 +201,8 @@ def _plug_ins() -> list[str]:
         "α/w_i with w_i = n_i / mean n; the fixed point is then the optimum over all samples |",
         "| `FedLNAG(carry=)` | `True`, `False` | the buffer travels (2/2), or starts empty each round (1/1) |",
         "| `FedDyn(regularize=, compensate=)` | flags | Rethinking's w/o Reg and w/o h |",
+        '| `FedDyn(last_models=)` | flag | also evaluates "all", the mean of all clients\' last models, which the authors '
+        "plot; memory +1, upload +1 |",
         "| `stages(memory=)` | `auto`, `fresh`, `carry` | what memories do at a change of stage |",
         "",
     ]

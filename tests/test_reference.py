@@ -57,6 +57,13 @@ CASES: dict[str, tuple[Any, str, dict[str, Any], dict[str, str], dict[str, str]]
         {"h": "h", "gamma": "gamma"},
         {"h_i": "h_i"},
     ),
+    "FedDyn with last models": (
+        fk.FedDyn(0.4, last_models=True),
+        "FedDyn",
+        {"alpha": 0.4},
+        {"h": "h", "gamma": "gamma"},
+        {"h_i": "h_i", "last": "last"},
+    ),
     "FedCM": (fk.FedCM(0.3, 0.9), "FedCM", {"alpha": 0.3, "server_lr": 0.9}, {"M": "M"}, {}),
     "FedSAM": (fk.FedSAM(0.2), "FedSAM", {"rho": 0.2}, {}, {}),
     "MimeLite": (fk.MimeLite(0.4, 0.9), "MimeLite", {"beta": 0.4, "server_lr": 0.9}, {"m": "m"}, {}),

@@ -27,6 +27,8 @@ ARGUMENTS = {"server", "down", "client", "walk", "mean", "cohort", "context", "f
 METHODS = [
     *(make() for make in fk.METHODS),
     fk.SCAFFOLD(option="I"),
+    fk.FedDyn(by_size=True, last_models=True),
+    fk.SCAFFOLD(by_size=True),
     fk.FedLNAG(carry=False),
     fk.relaxed(fk.FedDyn(), fk.Decayed()),
     fk.relaxed(fk.MOON(), fk.Adaptive(), aggregate="walk", gamma="end"),

@@ -34,10 +34,11 @@ class SCAFFOLD(Method):
 class FedDyn(Method):
     """Acar et al.: a linear term −⟨h_i, y⟩ and a quadratic one; x is corrected by h/α."""
 
-    kept = ("h", "h_i", "gamma")
+    kept = ("h", "h_i", "gamma", "last")
 
     def __init__(self, x0, alpha=0.1, regularize=True, compensate=True, by_size=False):
         super().__init__(x0)
+        self.x0, self.last = self.x, {}  # every client's last model; x0 for those that never took part
         self.by_size = by_size
         self.alpha, self.regularize, self.compensate = alpha, regularize, compensate
         self.h, self.h_i, self.gamma = self.zero, {}, self.x
@@ -54,6 +55,7 @@ class FedDyn(Method):
             else:
                 y = local.step(y, local.cut(g))
         self.h_i[i] = h_i - a * (y - x)
+        self.last[i] = y
         return {"D": y - x}, y
 
     def server(self, mean, share):
