@@ -203,6 +203,8 @@ def _plug_ins() -> list[str]:
         "| `FedDyn(regularize=, compensate=)` | flags | Rethinking's w/o Reg and w/o h |",
         '| `FedDyn(last_models=)` | flag | also evaluates "all", the mean of all clients\' last models, which the authors '
         "plot; memory +1, upload +1 |",
+        "| `FedAdam(v0=, bias_correction=)`, also FedYogi, FedAdagrad | number, flag | v starts at τ² (the paper) or at `v0`; "
+        "m/(1−β1^t) and v/(1−β2^t) as in Adam (FedAdagrad: m alone) |",
         "| `stages(memory=)` | `auto`, `fresh`, `carry` | what memories do at a change of stage |",
         "",
     ]
