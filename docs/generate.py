@@ -205,6 +205,8 @@ def _plug_ins() -> list[str]:
         "plot; memory +1, upload +1 |",
         "| `FedAdam(v0=, bias_correction=)`, also FedYogi, FedAdagrad | number, flag | v starts at τ² (the paper) or at `v0`; "
         "m/(1−β1^t) and v/(1−β2^t) as in Adam (FedAdagrad: m alone) |",
+        "| `FedSpeed(correction=)` | `cohort`, `all` | x is corrected by the cohort's ĝ_i (the paper), or by the mean of "
+        "all clients' (the authors' code: sharp(FedDyn)) |",
         "| `stages(memory=)` | `auto`, `fresh`, `carry` | what memories do at a change of stage |",
         "",
     ]

@@ -109,6 +109,13 @@ CASES: dict[str, tuple[Any, str, dict[str, Any], dict[str, str], dict[str, str]]
         {},
         {"g_i": "g_i"},
     ),
+    "FedSpeed all": (
+        fk.FedSpeed(0.8, 0.1, 0.7, correction="all"),
+        "FedSpeed",
+        {"alpha": 0.8, "rho": 0.1, "blend": 0.7, "correction": "all"},
+        {"h": "h"},
+        {"g_i": "g_i"},
+    ),
     "FedSMOO": (
         fk.FedSMOO(0.8, 0.1),
         "FedSMOO",
@@ -235,7 +242,7 @@ def test_variants_of_relaxed(name: str, variant: str) -> None:
     agree(played, expected, server, {})
 
 
-@pytest.mark.parametrize("name", ["FedDyn", "FedSpeed", "FedSMOO"])
+@pytest.mark.parametrize("name", ["FedDyn", "FedSpeed", "FedSpeed all", "FedSMOO"])
 def test_the_simulators_gamma(name: str) -> None:
     algorithm, reference, knobs, server, _ = CASES[name]
     options = {"beta": 0.2, "aggregate": "walk", "gamma": "end"}
@@ -258,7 +265,14 @@ def test_clipping(name: str, clip_on: Any) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    one_in(8, [n for n in CASES if n not in {"FedSAM", "FedSpeed", "FedSMOO", "MoFedSAM", "FedGamma"}]),
+    one_in(
+        8,
+        [
+            n
+            for n in CASES
+            if n not in {"FedSAM", "FedSpeed", "FedSpeed all", "FedSMOO", "MoFedSAM", "FedGamma"}
+        ],
+    ),
 )
 def test_sharp(name: str) -> None:
     algorithm, reference, knobs, server, client = CASES[name]

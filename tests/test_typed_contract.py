@@ -30,6 +30,7 @@ METHODS = [
     fk.FedDyn(by_size=True, last_models=True),
     fk.SCAFFOLD(by_size=True),
     fk.FedAdam(v0=0.0, bias_correction=True),
+    fk.FedSpeed(correction="all"),
     fk.FedLNAG(carry=False),
     fk.relaxed(fk.FedDyn(), fk.Decayed()),
     fk.relaxed(fk.MOON(), fk.Adaptive(), aggregate="walk", gamma="end"),

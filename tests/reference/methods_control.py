@@ -67,12 +67,12 @@ class FedDyn(Method):
 class FedSpeed(Method):
     """Sun et al.: a prox-correction ĝ_i, and a gradient blended with one at a shifted point."""
 
-    kept = ("g_i",)
+    kept = ("g_i", "h")
 
-    def __init__(self, x0, alpha=0.1, rho=0.1, blend=1.0):
+    def __init__(self, x0, alpha=0.1, rho=0.1, blend=1.0, correction="cohort"):
         super().__init__(x0)
         self.lam, self.rho, self.blend = 1.0 / alpha, rho, blend
-        self.g_i = {}
+        self.g_i, self.h, self.correction = {}, self.zero, correction
 
     def client(self, local, i, x, start):
         g_i, lam = self.g_i.get(i, self.zero), self.lam
@@ -84,9 +84,14 @@ class FedSpeed(Method):
             y = local.step(y, local.cut(g - g_i - x / lam) + y / lam)
         g_i = g_i - (y - x) / lam
         self.g_i[i] = g_i
-        return {"amended": y - x - lam * g_i, "amended_end": y - lam * g_i}, y
+        return {"D": y - x, "amended": y - x - lam * g_i, "amended_end": y - lam * g_i}, y
 
     def server(self, mean, share):
+        if self.correction == "all":
+            self.h = self.h - share * mean["D"] / self.lam
+            gamma = mean["end"] if self.gamma_from_end else self.x + mean["D"]
+            self.x = gamma - self.lam * self.h
+            return
         self.x = mean["amended_end"] if self.gamma_from_end else self.x + mean["amended"]
 
 
