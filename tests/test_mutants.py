@@ -31,8 +31,8 @@ ERRATA = (Path(__file__).parents[1] / "docs" / "errata.md").read_text()
 class ForgetsControl(fk.SCAFFOLD):
     """c_i is never stored between rounds."""
 
-    def finish(self, walk: Any, down: Any, client: Any) -> Any:
-        return super().finish(walk, down, client)[0], client
+    def finish(self, walk: Any, down: Any, client: Any, facts: fk.Facts) -> Any:
+        return super().finish(walk, down, client, facts)[0], client
 
 
 @method
@@ -58,32 +58,32 @@ class DropsShareOfC(fk.SCAFFOLD):
 class UndecayedRate(fk.SCAFFOLD):
     """Divides by K times the first round's rate."""
 
-    def finish(self, walk: Any, down: Any, client: Any) -> Any:
-        return super().finish(walk._replace(length=walk.steps * WORK.lr), down, client)
+    def finish(self, walk: Any, down: Any, client: Any, facts: fk.Facts) -> Any:
+        return super().finish(walk._replace(length=walk.steps * WORK.lr), down, client, facts)
 
 
 @method
 class FirstClientsSteps(fk.SCAFFOLD):
     """Takes K from the first client for everyone."""
 
-    def finish(self, walk: Any, down: Any, client: Any) -> Any:
-        return super().finish(walk._replace(length=walk.length / walk.steps * 2), down, client)
+    def finish(self, walk: Any, down: Any, client: Any, facts: fk.Facts) -> Any:
+        return super().finish(walk._replace(length=walk.length / walk.steps * 2), down, client, facts)
 
 
 @method
 class StepsNotRoundedUp(fk.SCAFFOLD):
     """Takes samples / batch size for the steps of an epoch, also where that is no whole number."""
 
-    def finish(self, walk: Any, down: Any, client: Any) -> Any:
+    def finish(self, walk: Any, down: Any, client: Any, facts: fk.Facts) -> Any:
         steps = WORK.epochs * UNDIVIDED[0] / WORK.batch_size
-        return super().finish(walk._replace(length=walk.length / walk.steps * steps), down, client)
+        return super().finish(walk._replace(length=walk.length / walk.steps * steps), down, client, facts)
 
 
 @method
 class SignOfControl(fk.SCAFFOLD):
     """The walk's mean direction enters c_i with the opposite sign: y − x for x − y."""
 
-    def finish(self, walk: Any, down: Any, client: Any) -> Any:
+    def finish(self, walk: Any, down: Any, client: Any, facts: fk.Facts) -> Any:
         c_i = client.c_i - down.c - walk.direction
         return self.Up(walk.end - down.x, c_i - client.c_i), self.Client(c_i)
 
@@ -99,11 +99,11 @@ class OneBufferForAll(fk.SCAFFOLD):
         BUFFER.clear()
         return super().init(x)
 
-    def plan(self, down: Any, client: Any) -> Plan:
-        return super().plan(down, self.aliased(client))
+    def plan(self, down: Any, client: Any, facts: fk.Facts) -> Plan:
+        return super().plan(down, self.aliased(client), facts)
 
-    def finish(self, walk: Any, down: Any, client: Any) -> Any:
-        up, after = super().finish(walk, down, self.aliased(client))
+    def finish(self, walk: Any, down: Any, client: Any, facts: fk.Facts) -> Any:
+        up, after = super().finish(walk, down, self.aliased(client), facts)
         BUFFER["c_i"] = after.c_i
         return up, after
 
@@ -115,7 +115,7 @@ class OneBufferForAll(fk.SCAFFOLD):
 class NeverCorrects(fk.SCAFFOLD):
     """The correction c − c_i is computed and never reaches the gradient."""
 
-    def plan(self, down: Any, client: Any) -> Plan:
+    def plan(self, down: Any, client: Any, facts: fk.Facts) -> Plan:
         return Plan(start=down.x)
 
 
@@ -123,8 +123,8 @@ class NeverCorrects(fk.SCAFFOLD):
 class SendsControl(fk.SCAFFOLD):
     """Sends c_i where the server adds a change of c_i."""
 
-    def finish(self, walk: Any, down: Any, client: Any) -> Any:
-        up, after = super().finish(walk, down, client)
+    def finish(self, walk: Any, down: Any, client: Any, facts: fk.Facts) -> Any:
+        up, after = super().finish(walk, down, client, facts)
         return up._replace(delta_c=after.c_i), after
 
 
@@ -132,7 +132,7 @@ class SendsControl(fk.SCAFFOLD):
 class NoGradientOfPenalty(fk.FedDyn):
     """The penalty is computed on detached data, so its gradient is zero."""
 
-    def plan(self, down: Any, client: Any) -> Plan:
+    def plan(self, down: Any, client: Any, facts: fk.Facts) -> Plan:
         return Plan(start=down.x)
 
 
@@ -140,7 +140,7 @@ class NoGradientOfPenalty(fk.FedDyn):
 class NoAlphaY(fk.FedDyn):
     """The +α·y half of the pull is missing."""
 
-    def plan(self, down: Any, client: Any) -> Plan:
+    def plan(self, down: Any, client: Any, facts: fk.Facts) -> Plan:
         return Plan(start=down.x, push=-client.h_i - self.alpha * down.x)
 
 
@@ -168,7 +168,7 @@ class UnsquaredProx(fk.FedProx):
     class Sent(NamedTuple):
         x: Vector
 
-    def plan(self, down: Any, client: Any) -> Plan:
+    def plan(self, down: Any, client: Any, facts: fk.Facts) -> Plan:
         return Plan(start=down.x, objective=Objective(self.distance, self.Sent(down.x)))
 
     def distance(self, forward: Any, y: Vector, batch: tuple[Tensor, Tensor], context: Any) -> Tensor:
@@ -241,9 +241,9 @@ def test_steps_that_are_not_rounded_up_do_no_harm_where_the_batch_size_divides()
 class DividedSteps(fk.SCAFFOLD):
     """`StepsNotRoundedUp` on clients of six samples, which the batch size divides."""
 
-    def finish(self, walk: Any, down: Any, client: Any) -> Any:
+    def finish(self, walk: Any, down: Any, client: Any, facts: fk.Facts) -> Any:
         steps = WORK.epochs * 6 / WORK.batch_size
-        return super().finish(walk._replace(length=walk.length / walk.steps * steps), down, client)
+        return super().finish(walk._replace(length=walk.length / walk.steps * steps), down, client, facts)
 
 
 def test_the_pull_of_the_unsquared_norm_has_the_length_mu_over_two() -> None:
@@ -297,5 +297,5 @@ def test_every_row_of_the_errata_names_its_mutant_or_says_why_there_is_none() ->
         assert names or re.match(r"none: \w+", row[-1]), row
         assert names <= planted, row
         named |= names
-    ours = {"NoOneOverAlpha", "DropsShareOfH"}  # slips nobody's code is known for
+    ours = {"NoOneOverAlpha", "DropsShareOfH"}  # belong to no row of the errata
     assert named | ours == planted

@@ -86,7 +86,7 @@ class _Step:
         self.oracle, self.plan, self.pace = oracle, plan, pace
         self.bias = bias_of(plan, anchor)
         self.bias_by_gain = self.bias if self.bias is None or plan.gain in (0, 1) else self.bias / plan.gain
-        self.shrink = plan.pull + plan.decay + pace.weight_decay
+        self.shrink = float(plan.pull) + plan.decay + pace.weight_decay
         self.sharp = sharp_of(plan.sharp)
         self.dual = None if self.sharp is None else self.sharp.dual
         self.momentum = plan.momentum
@@ -174,7 +174,7 @@ class Moments:
 
 def bias_of(plan: Plan, anchor: Vector) -> Vector | None:
     """Return push − pull·anchor, None where it is nothing."""
-    if not plan.pull:
+    if not isinstance(plan.pull, Tensor) and not plan.pull:
         return plan.push
     drawn = -plan.pull * anchor
     return drawn if plan.push is None else plan.push + drawn

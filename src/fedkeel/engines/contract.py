@@ -21,7 +21,8 @@ class RoundRequest(NamedTuple):
     """What the server sends out in a round, and to whom; `probes` is what is measured at the clients.
 
     `shapes` are those that uploads must have; None where they are not checked.
-    `stage` is the number of the method in a schedule of stages.
+    `stage` is the number of the method in a schedule of stages. `mean_samples` is the mean number of samples
+    of all clients; None where the federation tells it, as it does everywhere but on a deployment's node.
     """
 
     algorithm: Algorithm
@@ -34,6 +35,7 @@ class RoundRequest(NamedTuple):
     probes: ClientProbes | None = None
     shapes: UploadShapes | None = None
     stage: int = 0
+    mean_samples: float | None = None
 
 
 class Upload(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
-from fedkeel.algorithm import Algorithm, Plan, Walk
+from fedkeel.algorithm import Algorithm, Facts, Plan, Walk
 from fedkeel.explain.notation import digits
 from fedkeel.explain.symbolic import Symbol, Untraceable, symbol
 from fedkeel.explain.tracing import ALIASES, Trace, as_sharp, symbolised, trace, wd
@@ -25,6 +25,10 @@ _LEGEND = (
     "wd the weight decay, length the sum of the rates, share the cohort's part of the population; "
     "mean is over the cohort, ⁺ marks a new value"
 )
+_FACTS = {
+    "n_i": "n_i is the client's number of samples",
+    "w_i": "w_i is the client's number of samples over the mean of all clients",
+}
 _PARTS = {
     "initial": "at first",
     "down": "server sends",
@@ -95,8 +99,13 @@ class Explanation(NamedTuple):
         for part, equations in self.equations.items():
             shown = [", ".join(equations)] if part in _ON_ONE_LINE else equations
             lines += [f"{_PARTS[part] if i == 0 else '':<18}{line}" for i, line in enumerate(shown)]
-        lines += ["", *textwrap.wrap(_LEGEND, 100), "", *self._costs(), "", *self._knob_lines()]
+        lines += ["", *textwrap.wrap(self._legend(), 100), "", *self._costs(), "", *self._knob_lines()]
         return "\n".join(lines).rstrip()
+
+    def _legend(self) -> str:
+        """Explain the symbols; those of facts only where they are used."""
+        used = " ".join(line for equations in self.equations.values() for line in equations)
+        return "; ".join([_LEGEND, *(told for name, told in _FACTS.items() if name in used)])
 
     def _costs(self) -> list[str]:
         passes = [f"{self.gradients_per_step} gradient{'s' * (self.gradients_per_step > 1)} per step"]
@@ -225,7 +234,8 @@ def _loads(algorithm: Algorithm) -> tuple[Load, Load, Load, Plan]:
     x = torch.arange(1.0, 1.0 + _TINY)
     server, client = algorithm.init(x), algorithm.enlist(x)
     down = algorithm.broadcast(server)
-    plan = algorithm.plan(down, client)
+    facts = Facts.of(1, 1.0, x)
+    plan = algorithm.plan(down, client, facts)
     sharp = as_sharp(plan.sharp)
     walk = Walk(
         start=plan.start,
@@ -236,7 +246,7 @@ def _loads(algorithm: Algorithm) -> tuple[Load, Load, Load, Plan]:
         dual=None if sharp is None or sharp.dual is None else x,
         full_gradient=x if plan.full_gradient else None,
     )
-    up, _ = algorithm.finish(walk, down, client)
+    up, _ = algorithm.finish(walk, down, client, facts)
     return _load(down), _load(up), _load(client), plan
 
 

@@ -139,6 +139,7 @@ class Asking:
             "round": request.round,
             "stage": request.stage,
             "lr": request.lr,
+            "mean_samples": self.engine.settings.federation.mean_size,
             "base": base,
             "fresh": fresh,
             "due": None if probes is None else list(probes.due),

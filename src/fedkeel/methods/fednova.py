@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fedkeel.algorithm import Algorithm, Cohort, Walk, method
+from fedkeel.algorithm import Algorithm, Cohort, Facts, Walk, method
 from fedkeel.records import Nothing
 from fedkeel.vector import Vector
 
@@ -22,7 +22,7 @@ class FedNova(Algorithm):
         rate: Vector
         length: Vector
 
-    def finish(self, walk: Walk, down: Algorithm.Server, client: Nothing) -> tuple[Up, Nothing]:
+    def finish(self, walk: Walk, down: Algorithm.Server, client: Nothing, facts: Facts) -> tuple[Up, Nothing]:
         """Send the normalised move."""
         return self.Up((walk.end - down.x) / walk.length, walk.length), client
 

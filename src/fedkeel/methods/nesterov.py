@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fedkeel.algorithm import Algorithm, Cohort, Momentum, Plan, Walk, method
+from fedkeel.algorithm import Algorithm, Cohort, Facts, Momentum, Plan, Walk, method
 from fedkeel.frozen import Fraction, Positive
 from fedkeel.records import Nothing
 from fedkeel.vector import Vector, zeros_like
@@ -37,13 +37,13 @@ class FedLNAG(Algorithm):
         """Start with an empty buffer."""
         return self.Server(x, zeros_like(x) if self.carry else None)
 
-    def plan(self, down: Server, client: Nothing) -> Plan:
+    def plan(self, down: Server, client: Nothing, facts: Facts) -> Plan:
         """Walk with momentum; β = 0 is a plain walk, to the bit."""
         if not self.beta:
             return Plan(start=down.x)
         return Plan(start=down.x, momentum=Momentum(self.beta, nesterov=True, buffer=down.m))
 
-    def finish(self, walk: Walk, down: Server, client: Nothing) -> tuple[Up, Nothing]:
+    def finish(self, walk: Walk, down: Server, client: Nothing, facts: Facts) -> tuple[Up, Nothing]:
         """Send the move and the buffer."""
         buffer = walk.buffer if self.beta else down.m
         return self.Up(walk.end - down.x, buffer if self.carry else None), client
@@ -80,11 +80,11 @@ class FedANAG(Algorithm):
         """Start without momentum."""
         return self.Server(x, zeros_like(x))
 
-    def plan(self, down: Server, client: Nothing) -> Plan:
+    def plan(self, down: Server, client: Nothing, facts: Facts) -> Plan:
         """Look ahead along the momentum."""
         return Plan(start=down.x, gain=1 + self.beta, push=self.beta**2 * down.m)
 
-    def finish(self, walk: Walk, down: Server, client: Nothing) -> tuple[Up, Nothing]:
+    def finish(self, walk: Walk, down: Server, client: Nothing, facts: Facts) -> tuple[Up, Nothing]:
         """Send the move and its length."""
         return self.Up(walk.end - down.x, walk.length), client
 

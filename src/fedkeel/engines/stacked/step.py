@@ -62,6 +62,11 @@ class StepConstants(NamedTuple):
     tilt: Vector | None
     scalars: Tensor
     context: Record
+    pull: Tensor | None = None  # (clients, 1) where it differs between clients; else `shrink` has it
+
+    def shrink(self, scalars: StepScalars) -> Tensor:
+        """Return the factor of y in a step's direction."""
+        return scalars.shrink if self.pull is None else scalars.shrink + self.pull
 
 
 class PreparedPlan(NamedTuple):
@@ -96,6 +101,7 @@ def prepare_plan(plan: Plan, pace: Pace, slots: int, padded: bool, moving: Recor
         context=None
         if objective is None
         else transform(lambda t: t if t.ndim == 1 else fit_to_slots(t, slots), objective.context),
+        pull=fit_to_slots(plan.pull, slots) if isinstance(plan.pull, Tensor) else None,
     )
     own = transform(lambda tensor: fit_to_slots(tensor, slots), Nothing() if moving is None else moving)
     state = StackedState(y, _fit_if_any(buffer, slots), _fit_if_any(sharp and sharp.dual, slots), own)
@@ -119,7 +125,7 @@ def _scalars(plan: Plan, pace: Pace) -> Tensor:
     values = {
         "lr": pace.lr,
         "gain": plan.gain,
-        "shrink": plan.pull + plan.decay + pace.weight_decay,
+        "shrink": (0.0 if isinstance(plan.pull, Tensor) else plan.pull) + plan.decay + pace.weight_decay,
         "clip": pace.clip or 0.0,
         "rho": 0.0 if sharp is None else sharp.rho,
         "blend": 0.0 if sharp is None else sharp.blend,
@@ -181,7 +187,7 @@ class StackedStep:
         direction = torch.addcmul(constants.bias, g, scalars.gain)
         if self._kind.clip == "direction":
             direction = self._clipped(direction, scalars.clip)
-        direction = torch.addcmul(direction, state.y, scalars.shrink)
+        direction = torch.addcmul(direction, state.y, constants.shrink(scalars))
         buffer = None
         if state.buffer is not None:
             buffer = torch.addcmul(state.buffer, state.buffer, scalars.forget, value=-1) + direction
