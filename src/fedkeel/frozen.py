@@ -65,10 +65,15 @@ def frozen(cls: type[T]) -> type[T]:
 
 
 def show(self: object) -> str:
-    """Return the value as the expression that makes it."""
-    knobs = getattr(self, "__dataclass_fields__", {})
-    inside = ", ".join(f"{name}={getattr(self, name)!r}" for name, knob in knobs.items() if knob.repr)
-    return f"{type(self).__name__}({inside})"
+    """Return the value as the expression that makes it.
+
+    Arguments that its class names in `added_later` are left out at their defaults, so that what was run
+    before they were added keeps its name.
+    """
+    knobs, later = getattr(self, "__dataclass_fields__", {}), getattr(type(self), "added_later", ())
+    given = {name: (getattr(self, name), knob) for name, knob in knobs.items() if knob.repr}
+    shown = [f"{name}={v!r}" for name, (v, knob) in given.items() if name not in later or v != knob.default]
+    return f"{type(self).__name__}({', '.join(shown)})"
 
 
 class FrozenModel(BaseModel):

@@ -21,7 +21,8 @@ class RoundRequest(NamedTuple):
     """What the server sends out in a round, and to whom; `probes` is what is measured at the clients.
 
     `shapes` are those that uploads must have; None where they are not checked.
-    `stage` is the number of the method in a schedule of stages.
+    `stage` is the number of the method in a schedule of stages. `lr` is the rate of the round's first step;
+    `rate_factor`, part of it, is what a rollback puts on every rate of the round.
     """
 
     algorithm: Algorithm
@@ -34,6 +35,7 @@ class RoundRequest(NamedTuple):
     probes: ClientProbes | None = None
     shapes: UploadShapes | None = None
     stage: int = 0
+    rate_factor: float = 1.0
 
 
 class Upload(NamedTuple):

@@ -139,6 +139,7 @@ class Asking:
             "round": request.round,
             "stage": request.stage,
             "lr": request.lr,
+            "rate_factor": request.rate_factor,
             "base": base,
             "fresh": fresh,
             "due": None if probes is None else list(probes.due),

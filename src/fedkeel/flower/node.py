@@ -126,6 +126,7 @@ class ClientNode:
             [1.0],
             _probes(panel, states, message, device),
             stage=values["stage"],
+            rate_factor=values["rate_factor"],
         )
         return request, memory
 
