@@ -194,8 +194,12 @@ def _plug_ins() -> list[str]:
         "| `relaxed(beta=)` | number, `Decayed`, `Adaptive` | constant; shrinking with the round; at most N/C, and lower "
         "where the server's moves are noise. Under `model` a constant β may let x grow without bound once β·C/N > 1: "
         "[relaxed.md](relaxed.md) |",
-        "| `Work(clip_on=)` | `gradient`, `direction` | what `clip` bounds; `direction` includes push and −pull·anchor, so "
-        "it depends on ‖x‖ and moves fixed points |",
+        "| `Work(clip_on=)` | `gradient`, `direction`, `corrected` | what `clip` bounds: g; gain·g + push − pull·anchor, "
+        "without pull·y (FL-Simulator, Acar's FedDyn and SCAFFOLD), so it depends on ‖x‖, moves fixed points and below "
+        "pull·‖x‖ drags the model to zero; or gain·g + push + pull·(y − anchor) + decay·y (Acar's FedProx, FedACG, pfl). "
+        "Weight decay is outside of all three |",
+        "| `Work(momentum=, nesterov=)` | number, flag | local momentum on the whole direction, empty at the start of every "
+        "round; for methods without one of their own |",
         "| `train(sampling=)` | `fixed`, `bernoulli` | exactly the cohort, or each client with that probability |",
         "| `train(weighting=)` | `uniform`, `samples` | the mean over clients, or by their number of samples; c and h "
         "are then the weighted means too |",
@@ -203,6 +207,8 @@ def _plug_ins() -> list[str]:
         "| `SCAFFOLD(by_size=)`, `FedDyn(by_size=)` | flag | for clients of unequal sizes, as Acar et al. run it: c/w_i and "
         "α/w_i with w_i = n_i / mean n; the fixed point is then the optimum over all samples |",
         "| `FedLNAG(carry=)` | `True`, `False` | the buffer travels (2/2), or starts empty each round (1/1) |",
+        "| `FedLNAG(damped=)` | `False`, `True` | b ← βb + dir, or βb + (1−β)·dir as FedSAGD's C.5 prints it |",
+        "| `FedNova(mu=)` | number | a pull towards x; moves are divided by η‖a_i‖₁ with pull and local momentum |",
         "| `FedDyn(regularize=, compensate=)` | flags | Rethinking's w/o Reg and w/o h |",
         '| `FedDyn(last_models=)` | flag | also evaluates "all", the mean of all clients\' last models, which the authors '
         "plot; memory +1, upload +1 |",

@@ -148,5 +148,8 @@ def expect(
         clip_on=work.clip_on,
         clip_eps=0.0,
         adamw=work.optimizer and dataclasses.astuple(work.optimizer),
+        momentum=work.momentum,
+        nesterov=work.nesterov,
+        schedule_factor=work.schedule,
         **knobs,
     )

@@ -16,7 +16,7 @@ from fedkeel.experiments.expression import (
     spell_method,
 )
 from fedkeel.methods import METHODS, SCAFFOLD, Decayed, FedAvg, FedDyn, FedInit, relaxed, sharp, stages
-from fedkeel.work import Drop, InverseRoot, InverseTime
+from fedkeel.schedules import Drop, InverseRoot, InverseTime
 
 SPLITS = (
     "IID",

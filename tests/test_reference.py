@@ -90,6 +90,13 @@ CASES: dict[str, tuple[Any, str, dict[str, Any], dict[str, str], dict[str, str]]
     "MimeLite": (fk.MimeLite(0.4, 0.9), "MimeLite", {"beta": 0.4, "server_lr": 0.9}, {"m": "m"}, {}),
     "FedLNAG": (fk.FedLNAG(0.5), "FedLNAG", {"beta": 0.5}, {"m": "m"}, {}),
     "FedLNAG reset": (fk.FedLNAG(0.5, carry=False), "FedLNAG", {"beta": 0.5, "carry": False}, {}, {}),
+    "FedLNAG damped": (
+        fk.FedLNAG(0.5, damped=True),
+        "FedLNAG",
+        {"beta": 0.5, "damped": True},
+        {"m": "m"},
+        {},
+    ),
     "FedANAG": (fk.FedANAG(0.5, 0.9), "FedANAG", {"beta": 0.5, "server_lr": 0.9}, {"m": "m"}, {}),
     "FedACG": (fk.FedACG(0.6, 0.05), "FedACG", {"lam": 0.6, "beta": 0.05}, {"m": "m"}, {}),
     "FedSAGD": (
@@ -100,6 +107,7 @@ CASES: dict[str, tuple[Any, str, dict[str, Any], dict[str, str], dict[str, str]]
         {},
     ),
     "FedNova": (fk.FedNova(), "FedNova", {}, {}, {}),
+    "FedNova prox": (fk.FedNova(0.3), "FedNova", {"mu": 0.3}, {}, {}),
     "FedNTD": (fk.FedNTD(0.8, 1.5), "FedNTD", {"beta": 0.8, "tau": 1.5}, {}, {}),
     "MOON": (fk.MOON(0.7, 0.6), "MOON", {"mu": 0.7, "tau": 0.6}, {}, {"last": "last_i"}),
     "FedSpeed": (
@@ -253,12 +261,39 @@ def test_the_simulators_gamma(name: str) -> None:
     agree(played, expected, server, {})
 
 
-@pytest.mark.parametrize("clip_on", ["gradient", "direction"])
+@pytest.mark.filterwarnings("ignore:clip_on = 'direction'")
+@pytest.mark.parametrize("clip_on", ["gradient", "direction", "corrected"])
 @pytest.mark.parametrize("name", one_in(8, CASES))
 def test_clipping(name: str, clip_on: Any) -> None:
     algorithm, reference, knobs, server, client = CASES[name]
     work = fk.Work(epochs=1, batch_size=3, lr=0.1, weight_decay=0.02, clip=0.3, clip_on=clip_on)
     given = make("tiny net", "ragged")
+    played = play(given, algorithm, rounds=3, cohort=3, work=work)
+    agree(played, expect(given, reference, rounds=3, cohort=3, work=work, **knobs), server, client)
+
+
+def stretched(round: int, rounds: int, step: int, steps: int) -> float:
+    """A schedule of a user's own: another factor in every step."""
+    return (1 + step) / steps + 0.5 * round / rounds
+
+
+WAYS = {
+    "momentum": {"momentum": 0.6, "weight_decay": 0.02},
+    "Nesterov": {"momentum": 0.6, "nesterov": True},
+    "schedule": {"schedule": stretched},
+    "epochs": {"schedule": fk.DecayPerEpoch(0.7, 2), "momentum": 0.5},
+    "clipped": {"momentum": 0.5, "clip": 0.3, "clip_on": "corrected", "weight_decay": 0.02},
+}
+OWN_MOMENTUM = {"FedLNAG"}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", one_in(8, [*CASES, "FedNova prox"]))
+def test_local_momentum_and_schedules_within_a_round(name: str, way: str) -> None:
+    algorithm, reference, knobs, server, client = CASES[name]
+    if reference in OWN_MOMENTUM and "momentum" in WAYS[way]:
+        return
+    given, work = make("tiny net", "ragged"), fk.Work(epochs=2, batch_size=3, lr=0.08, **WAYS[way])
     played = play(given, algorithm, rounds=3, cohort=3, work=work)
     agree(played, expect(given, reference, rounds=3, cohort=3, work=work, **knobs), server, client)
 

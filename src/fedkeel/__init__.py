@@ -82,9 +82,10 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in `_
     from fedkeel.running.callbacks import Callback, EarlyStop, KeepBest
     from fedkeel.running.result import Result
     from fedkeel.running.train import train
+    from fedkeel.schedules import DecayPerEpoch, DecayPerRound, Drop, InverseRoot, InverseTime, Schedule
     from fedkeel.task import Task
     from fedkeel.vector import Vector, zeros_like
-    from fedkeel.work import AdamW, Drop, InverseRoot, InverseTime, Work
+    from fedkeel.work import AdamW, Work
 
 __all__ = [
     "IID",
@@ -103,6 +104,8 @@ __all__ = [
     "ConfigError",
     "DataError",
     "Dataset",
+    "DecayPerEpoch",
+    "DecayPerRound",
     "Decayed",
     "DirichletByClass",
     "DirichletByClient",
@@ -156,6 +159,7 @@ __all__ = [
     "Result",
     "RunGrid",
     "Scaling",
+    "Schedule",
     "Sharp",
     "SignFlip",
     "StackReducer",
@@ -191,6 +195,7 @@ _SUBPACKAGES = ("data", "metrics", "models", "probes", "trackers")
 _MODULES = (
     "errors",
     "faults",
+    "schedules",
     "work",
     "vector",
     "algorithm",

@@ -47,11 +47,15 @@ class Sharp(NamedTuple):
 
 
 class Momentum(NamedTuple):
-    """Local momentum on the whole direction: b ← βb + dir."""
+    """Local momentum on the whole direction: b ← βb + dir; y ← y − lr·b, with `nesterov` y − lr·(dir + βb).
+
+    `damped` puts (1−β)·dir in the place of dir: b is then a running mean of directions.
+    """
 
     beta: float
     nesterov: bool = False
     buffer: Vector | None = None
+    damped: bool = False
 
 
 class Objective(NamedTuple):
@@ -70,7 +74,8 @@ class Objective(NamedTuple):
 class Plan(NamedTuple):
     """What a client does in its local walk, as a value.
 
-    step: dir = gain·clip(g) + push + pull·(y − anchor) + decay·y + weight_decay·y; y ← y − lr·dir.
+    step: dir = gain·clip(g) + push + pull·(y − anchor) + decay·y + weight_decay·y; y ← y − lr·dir. `Work` may
+    clip more than g (`clip_on`), and adds its momentum where the plan has none.
     `anchor` is `start` where it is not given; `pull` is a number, or a tensor (…, 1) where it differs between
     clients; `full_gradient` asks for the gradient at the anchor over
     all of the client's samples.
@@ -89,7 +94,13 @@ class Plan(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """A finished local walk. `length` is the sum of the rates of the steps taken, shape (…, 1)."""
+    """A finished local walk; `length` and the other scalars have shape (…, 1).
+
+    `length` is the sum of the weights with which the directions of the steps entered the move: the sum of
+    the rates, and with the momentum of `Work` also what the buffer repeats of each direction. So `direction`
+    is an exact weighted mean of the directions. A momentum of the plan's own does not count there.
+    `unit_move` is None where it is the length: see `reach`.
+    """
 
     start: Vector
     end: Vector
@@ -98,11 +109,21 @@ class Walk(NamedTuple):
     buffer: Vector | None = None
     dual: Vector | None = None
     full_gradient: Vector | None = None
+    unit_move: Tensor | None = None
 
     @property
     def direction(self) -> Vector:
         """Return the client's mean direction, seen from its own start."""
         return (self.start - self.end) / self.length
+
+    @property
+    def reach(self) -> Tensor:
+        """Return how far a constant gradient of one would have carried this walk: FedNova's lr·‖a_i‖₁.
+
+        That is the walk in one dimension with gain 1, its pull and its momentum. Without pull and momentum it
+        is the length.
+        """
+        return self.length if self.unit_move is None else self.unit_move
 
 
 class Facts(NamedTuple):

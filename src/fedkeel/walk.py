@@ -2,34 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+import math
+from collections.abc import Callable, Iterable, Iterator
+from itertools import repeat
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from fedkeel.algorithm import Momentum, Plan, Sharp, Walk
 from fedkeel.data.samples import Batch
+from fedkeel.errors import ConfigError
 from fedkeel.oracle import Oracle
 from fedkeel.vector import Vector, norm, scalar_like
 from fedkeel.work import AdamW, Work
+
+ClipOn = Literal["gradient", "direction", "corrected"]
 
 TINY = 1e-7  # keeps a shift finite where the gradient is zero
 
 
 class Pace(NamedTuple):
-    """What the walk takes from `Work`: this round's rate, weight decay, clipping and kind of steps."""
+    """What the walk takes from `Work`: rates, weight decay, clipping, momentum and kind of steps.
+
+    `lr` is the rate of every step, unless `rates` has one for each.
+    """
 
     lr: float
     weight_decay: float = 0.0
     clip: float | None = None
-    clip_direction: bool = False
+    clip_on: ClipOn = "gradient"
     optimizer: AdamW | None = None
+    momentum: Momentum | None = None
+    rates: tuple[float, ...] | None = None
 
     @classmethod
-    def of(cls, work: Work, lr: float) -> Pace:
-        """Return the pace of local work in a round with that rate."""
-        return cls(lr, work.weight_decay, work.clip, work.clip_on == "direction", work.optimizer)
+    def of(cls, work: Work, lr: float, rates: tuple[float, ...] | None = None) -> Pace:
+        """Return the pace of local work in a round with that rate, or with those of its steps."""
+        momentum = Momentum(work.momentum, work.nesterov) if work.momentum else None
+        return cls(lr, work.weight_decay, work.clip, work.clip_on, work.optimizer, momentum, rates)
+
+    @property
+    def clips(self) -> ClipOn | None:
+        """Return what is clipped, None where nothing is."""
+        return self.clip_on if self.clip else None
+
+    def of_steps(self, steps: int) -> Iterator[float]:
+        """Return the rates of that many steps."""
+        return repeat(self.lr, steps) if self.rates is None else iter(self.rates[:steps])
 
 
 class WalkResult(NamedTuple):
@@ -56,6 +76,7 @@ def take(
     shrink = pull + decay + weight_decay, so any method costs what FedAvg costs. All of it is added up before
     y moves: y·(1 − lr·shrink) would round a factor near one, the same way in every step.
     """
+    plan = with_local_momentum(plan, pace)
     anchor = plan.start if plan.anchor is None else plan.anchor
     full = full_gradient(anchor) if plan.full_gradient else None
     step = _Step(oracle, plan, pace, anchor)
@@ -67,14 +88,16 @@ def take(
             trace(y)
         losses += step(batch)
         steps += 1
+    unit_move = unit_move_of(plan, pace, steps)
     walk = Walk(
         start=plan.start,
         end=y,
-        length=scalar_like(y, pace.lr * steps),
+        length=scalar_like(y, length_of(pace, steps)),
         steps=scalar_like(y, steps),
         buffer=step.buffer,
         dual=step.dual,
         full_gradient=full,
+        unit_move=None if unit_move is None else scalar_like(y, unit_move),
     )
     return WalkResult(walk, losses / steps, steps * (2 if step.sharp else 1))
 
@@ -86,49 +109,55 @@ class _Step:
         self.oracle, self.plan, self.pace = oracle, plan, pace
         self.bias = bias_of(plan, anchor)
         self.bias_by_gain = self.bias if self.bias is None or plan.gain in (0, 1) else self.bias / plan.gain
-        self.shrink = float(plan.pull) + plan.decay + pace.weight_decay
+        self.inside, self.outside = shrink_of(plan, pace, float(plan.pull))
         self.sharp = sharp_of(plan.sharp)
         self.dual = None if self.sharp is None else self.sharp.dual
         self.momentum = plan.momentum
         self.buffer = _buffer(plan.momentum, oracle.point)
-        clips = pace.clip and pace.clip_direction
+        self.rates = repeat(pace.lr) if pace.rates is None else iter(pace.rates)
         self.moments = None if pace.optimizer is None else Moments(pace.optimizer, oracle.point)
-        self.affine = plan.momentum is None and self.moments is None and not clips and plan.gain != 0
+        plain = plan.momentum is None and self.moments is None and pace.clips in (None, "gradient")
+        self.affine = plain and plan.gain != 0
 
     def __call__(self, batch: Batch) -> Tensor:
         if self.sharp is None:
             loss = self.oracle.gradient(batch, self.plan.objective)
         else:
             loss = self._sharp_gradient(batch, self.sharp)
-        if self.pace.clip and not self.pace.clip_direction:
+        if self.pace.clip and self.pace.clip_on == "gradient":
             _clip_(self.oracle.grad, self.pace.clip)
+        lr = next(self.rates)
         if self.affine:
-            self._affine_step()
+            self._affine_step(lr)
         else:
-            self._general_step()
+            self._general_step(lr)
         return loss
 
-    def _affine_step(self) -> None:
+    def _affine_step(self, lr: float) -> None:
         gain = self.plan.gain
-        self.oracle.descend(self.pace.lr * gain, self.shrink / gain, self.bias_by_gain)
+        self.oracle.descend(lr * gain, self.outside / gain, self.bias_by_gain)
 
-    def _general_step(self) -> None:
+    def _general_step(self, lr: float) -> None:
         y, direction = self.oracle.point, self.oracle.grad
         direction.mul_(self.plan.gain)
         if self.bias is not None:
             direction.add_(self.bias)
-        if self.pace.clip and self.pace.clip_direction:
+        if self.inside:
+            direction.add_(y, alpha=self.inside)
+        if self.pace.clip and self.pace.clip_on != "gradient":
             _clip_(direction, self.pace.clip)
-        if self.shrink:
-            direction.add_(y, alpha=self.shrink)
+        if self.outside:
+            direction.add_(y, alpha=self.outside)
         if self.momentum is not None:
             assert self.buffer is not None
+            if self.momentum.damped:
+                direction.mul_(1.0 - self.momentum.beta)
             self.buffer.add_(self.buffer, alpha=self.momentum.beta - 1.0).add_(direction)
             if self.momentum.nesterov:
                 direction.add_(self.buffer, alpha=self.momentum.beta)
             else:
                 direction.copy_(self.buffer)
-        y.add_(direction if self.moments is None else self.moments.step(direction, y), alpha=-self.pace.lr)
+        y.add_(direction if self.moments is None else self.moments.step(direction, y), alpha=-lr)
 
     def _sharp_gradient(self, batch: Batch, sharp: Sharp) -> Tensor:
         """Take the gradient at the shifted point: same batch and dropout, statistics of the first pass."""
@@ -170,6 +199,62 @@ class Moments:
         mean = self._mean / (1.0 - knobs.beta1**self._steps)
         root = (self._square / (1.0 - knobs.beta2**self._steps)).sqrt_().add_(knobs.eps)
         return mean.div_(root).add_(y, alpha=knobs.weight_decay)
+
+
+def with_local_momentum(plan: Plan, pace: Pace) -> Plan:
+    """Return a plan with the momentum of `Work`; refuse it where the plan has a momentum of its own."""
+    if pace.momentum is None:
+        return plan
+    if plan.momentum is not None:
+        raise ConfigError(
+            f"Work: momentum = {pace.momentum.beta:g}: the method's plan has a momentum of its own, whose "
+            "buffer it keeps: leave out momentum of Work, or choose another method"
+        )
+    return plan._replace(momentum=pace.momentum)
+
+
+def length_of(pace: Pace, steps: int) -> float:
+    """Return the sum of the weights with which the directions of a walk's steps entered its move.
+
+    Without momentum of `Work` that is the sum of the rates. With it each direction is repeated by the buffer.
+    """
+    if pace.momentum is not None:
+        return _carried(pace, steps, pace.momentum, 0.0)
+    return pace.lr * steps if pace.rates is None else math.fsum(pace.rates[:steps])
+
+
+def unit_move_of(plan: Plan, pace: Pace, steps: int, pull: float | None = None) -> float | None:
+    """Return how far a constant gradient of one would carry a walk, None where that is its length.
+
+    `plan` has the momentum of `Work`; `pull` is the client's own, where the plan is that of several.
+    """
+    pull = float(plan.pull) if pull is None else pull
+    if not pull and plan.momentum == pace.momentum:
+        return None
+    return _carried(pace, steps, plan.momentum, pull)
+
+
+def _carried(pace: Pace, steps: int, momentum: Momentum | None, pull: float) -> float:
+    """Walk in one dimension, from zero along a gradient of −1."""
+    move = buffer = 0.0
+    beta = 0.0 if momentum is None else momentum.beta
+    scale = 1.0 - beta if momentum is not None and momentum.damped else 1.0
+    nesterov = momentum is not None and momentum.nesterov
+    for lr in pace.of_steps(steps):
+        direction = scale * (1.0 - pull * move)
+        buffer = beta * buffer + direction
+        move += lr * (direction + beta * buffer if nesterov else buffer)
+    return move
+
+
+def shrink_of(plan: Plan, pace: Pace, pull: float) -> tuple[float, float]:
+    """Return the weights of y in the direction: of what is clipped with it, and of what is added after.
+
+    `pull` is the client's own; zero where the plan is that of several, which have one each.
+    """
+    if pace.clips == "corrected":
+        return pull + plan.decay, pace.weight_decay
+    return 0.0, pull + plan.decay + pace.weight_decay
 
 
 def bias_of(plan: Plan, anchor: Vector) -> Vector | None:

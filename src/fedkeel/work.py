@@ -2,62 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from itertools import accumulate, pairwise
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import BeforeValidator
 
 from fedkeel.errors import ConfigError
-from fedkeel.frozen import Count, NonNegative, Positive, UnitInterval, frozen
-
-
-def _read_round(given: Any) -> Any:
-    """Check a round, or the fraction of the rounds at which it comes."""
-    whole = isinstance(given, int) and not isinstance(given, bool) and given >= 1
-    if not whole and not (isinstance(given, float) and 0 < given <= 1):
-        raise ConfigError(
-            f"Drop: at = {given!r}: give a round from 1 on, or a fraction of the rounds as 0.75"
-        )
-    return given
-
-
-@frozen
-class Drop:
-    """Multiply the rate by `factor` from round `at` on (Rethinking, Figure 7).
-
-    As in `stages`, a whole number is a round and a number with a point a fraction of all rounds: 0.75.
-    """
-
-    at: Annotated[int | float, BeforeValidator(_read_round)]
-    factor: UnitInterval = 0.1
-
-    def __call__(self, round: int, rounds: int) -> float:
-        """Return the factor of a round."""
-        return self.factor if round >= self.first(rounds) else 1.0
-
-    def first(self, rounds: int) -> int:
-        """Return the first round with the lower rate."""
-        return round(self.at * rounds) if isinstance(self.at, float) else self.at
-
-
-@frozen
-class InverseTime:
-    """Divide the rate by the number of the round, counted from one: c/t."""
-
-    def __call__(self, round: int, rounds: int) -> float:
-        """Return the factor of a round."""
-        return 1.0 / (round + 1)
-
-
-@frozen
-class InverseRoot:
-    """Divide the rate by the root of the number of rounds: the 1/√T of the theorems."""
-
-    def __call__(self, round: int, rounds: int) -> float:
-        """Return the factor of a round."""
-        return 1.0 / math.sqrt(rounds)
+from fedkeel.frozen import Count, Fraction, NonNegative, Positive, UnitInterval, added, frozen
+from fedkeel.schedules import (
+    DecayPerEpoch,
+    ScheduleFunction,
+    factor_of,
+    name_of,
+    needs_horizon,
+    read_schedule,
+    within_round,
+)
 
 
 @frozen
@@ -86,9 +47,19 @@ class Work:
     Exactly one of `epochs` and `steps`. `batch_size=None` takes the whole data in every step. `last_batch`
     says what becomes of the samples that are left over at the end of an epoch: they are a shorter minibatch
     ("keep"), are left out until the next epoch ("drop"), or join the minibatch before ("merge"). The rate of
-    round r is lr · lr_decay^r · schedule(r). `clip` bounds a norm: of the minibatch gradient, or with
-    `clip_on="direction"` of gain·g + push − pull·anchor, as FL-Simulator and the authors of FedDyn do.
-    `optimizer=AdamW()` takes adaptive steps instead of plain ones.
+    round r is lr · lr_decay^r · schedule(r); a schedule may also change the rate from step to step.
+
+    `clip` bounds the norm of what `clip_on` names, in a plan with gain, push, pull and decay:
+
+    - "gradient": the minibatch gradient g.
+    - "direction": gain·g + push − pull·anchor, as in FL-Simulator and in the FedDyn authors' FedDyn and
+      SCAFFOLD. pull·y stays outside, so a clip below pull·‖x‖ drags the model towards zero.
+    - "corrected": gain·g + push + pull·(y − anchor) + decay·y, as in the FedDyn authors' FedProx, FedACG and
+      pfl. Weight decay is added afterwards.
+
+    `momentum` is local momentum on the whole direction, with an empty buffer at the start of every round, as
+    a new torch.optim.SGD(momentum=…, nesterov=…) in each round has it. `optimizer=AdamW()` takes adaptive
+    steps instead of plain ones.
     """
 
     epochs: Count | None = None
@@ -98,10 +69,12 @@ class Work:
     lr_decay: UnitInterval = 1.0
     weight_decay: NonNegative = 0.0
     clip: Positive | None = None
-    clip_on: Literal["gradient", "direction"] = "gradient"
-    schedule: Drop | InverseTime | InverseRoot | None = None
+    clip_on: Literal["gradient", "direction", "corrected"] = "gradient"
+    schedule: Annotated[ScheduleFunction | None, BeforeValidator(read_schedule)] = None
     last_batch: Literal["keep", "drop", "merge"] = "keep"
     optimizer: AdamW | None = None
+    momentum: Fraction = added(0.0)
+    nesterov: bool = added(False)
 
     def __post_init__(self) -> None:
         if (self.epochs is None) == (self.steps is None):
@@ -116,18 +89,52 @@ class Work:
                 f"Work: weight_decay = {self.weight_decay}: with AdamW give it there, as in "
                 f"optimizer=AdamW(weight_decay={self.weight_decay})"
             )
+        if self.nesterov and not self.momentum:
+            raise ConfigError("Work: nesterov = True: it needs a momentum: give one, as in momentum=0.9")
+        if self.optimizer is not None and self.momentum:
+            raise ConfigError(
+                f"Work: momentum = {self.momentum}: AdamW has moments of its own: leave out momentum, or "
+                "the optimizer"
+            )
+        if isinstance(self.schedule, DecayPerEpoch) and self.schedule.epochs != self.epochs:
+            raise ConfigError(
+                f"Work: schedule = {self.schedule!r}: the work has "
+                f"{'no epochs, but steps' if self.epochs is None else f'epochs = {self.epochs}'}: both must "
+                "name the same number of epochs"
+            )
 
-    def rate(self, round: int, rounds: int) -> float:
-        """Return the learning rate of a round."""
-        factor = 1.0 if self.schedule is None else self.schedule(round, rounds)
+    def rate(self, round: int, rounds: int, step: int = 0, steps: int = 1) -> float:
+        """Return the learning rate of a round, or of one of its steps."""
+        factor = factor_of(self.schedule, round, rounds, step, steps)
+        if factor == 0 and not self.varies_within_round:
+            raise self._without_rate(round)
         return self.lr * self.lr_decay**round * factor
+
+    def rates(self, round: int, rounds: int, steps: int) -> tuple[float, ...] | None:
+        """Return the learning rates of a walk's steps, None where all of them have the rate of the round."""
+        if not self.varies_within_round:
+            return None
+        rates = tuple(self.rate(round, rounds, step, steps) for step in range(steps))
+        if not any(rates):
+            raise self._without_rate(round)
+        return rates
+
+    def _without_rate(self, round: int) -> ConfigError:
+        assert self.schedule is not None
+        return ConfigError(
+            f"schedule = {name_of(self.schedule)}: it gives 0 in every step of round {round}, so no client "
+            "would move: let it give a positive factor"
+        )
+
+    @property
+    def varies_within_round(self) -> bool:
+        """Tell whether the steps of a round may have different rates."""
+        return within_round(self.schedule)
 
     @property
     def needs_horizon(self) -> bool:
-        """Tell whether the rates depend on the total number of rounds."""
-        schedule = self.schedule
-        by_fraction = isinstance(schedule, Drop) and isinstance(schedule.at, float)
-        return by_fraction or isinstance(schedule, InverseRoot)
+        """Tell whether the rates may depend on the total number of rounds."""
+        return needs_horizon(self.schedule)
 
     def count(self, samples: int) -> int:
         """Return how many steps a client with that many samples takes."""

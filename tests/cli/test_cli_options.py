@@ -14,7 +14,7 @@ from fedkeel.cli.app import COMMANDS as ALL_COMMANDS
 from fedkeel.cli.app import load_command
 from fedkeel.cli.options import experiment_options, read_experiment, takes_experiment
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.work import Drop
+from fedkeel.schedules import Drop
 
 COMMANDS = {
     ("run",): set(),

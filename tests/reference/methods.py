@@ -125,6 +125,9 @@ def simulate(
     weights=None,
     population_weight=None,
     adamw=None,
+    momentum=0.0,
+    nesterov=False,
+    schedule_factor=None,
     **knobs,
 ):
     """Run `rounds` rounds and return one dictionary a round.
@@ -132,19 +135,23 @@ def simulate(
     `clients[i]` is (X, Y); `cohorts[r]` the clients of round r in drawn order; `batches(r, i)` the index
     arrays of client i's local steps. `weights[i]` is client i's weight (1 each by default), and
     `population_weight` their sum unless given. `adamw` is (beta1, beta2, eps, weight decay), where the steps
-    are AdamW's. `lr` is the local rate; a method's own is `server_lr`. Every method takes `relaxed={...}` and
-    `sharp=rho`; `method="stages"` takes `stages=[{"method", "until", "memory", **knobs}, ...]`.
+    are AdamW's. `momentum` is local, with an empty buffer each round; `schedule_factor(round, rounds, step,
+    steps)` is a factor on every step's rate. `lr` is the local rate; a method's own is `server_lr`. Every
+    method takes `relaxed={...}` and `sharp=rho`; `method="stages"` takes `stages=[{"method", "until",
+    "memory", **knobs}, ...]`.
     Each dictionary holds `x` (after the round), what the method keeps (dictionaries are by client and hold
     only those that took part), `broadcast`, `starts`, `ends`, `lengths`, `share`, `mean` (of the uploads).
     """
-    assert clip_on in ("gradient", "direction")
+    assert clip_on in ("gradient", "direction", "corrected")
     weights = [1.0] * len(clients) if weights is None else list(weights)
     population = sum(weights) if population_weight is None else population_weight
 
     def make_local(r, i, rho):
         X, Y = clients[i]
-        rate = lr * lr_decay**r
-        return Local(problem, X, Y, batches(r, i), rate, weight_decay, clip, clip_on, clip_eps, rho, adamw)
+        rate, own = lr * lr_decay**r, batches(r, i)
+        factors = schedule_factor and [schedule_factor(r, rounds, k, len(own)) for k in range(len(own))]
+        walk = {"momentum": momentum, "nesterov": nesterov, "factors": factors or None}
+        return Local(problem, X, Y, own, rate, weight_decay, clip, clip_on, clip_eps, rho, adamw, **walk)
 
     plan = schedule(method, rounds, knobs)
     name, first_knobs, _, _ = plan.pop(0)

@@ -41,16 +41,21 @@ class FedProx(FedAvg):
 
 
 class FedNova(Method):
-    """Wang et al.: average the moves per unit of length, then go the mean length."""
+    """Wang et al.: average the moves per unit of η‖a_i‖₁, then go the mean of that."""
+
+    def __init__(self, x0, mu=0.0):
+        super().__init__(x0)
+        self.mu = mu
 
     def client(self, local, i, x, start):
         y = start
         for k in local.batches:
-            y = local.step(y, local.cut(local.g(y, k)))
-        return {"normalised": (y - x) / local.length, "length": local.length}, y
+            y = local.step(y, local.cut(local.g(y, k) - self.mu * x) + self.mu * y)
+        reach = local.reach(self.mu)
+        return {"normalised": (y - x) / reach, "reach": reach}, y
 
     def server(self, mean, share):
-        self.x = self.x + mean["length"] * mean["normalised"]
+        self.x = self.x + mean["reach"] * mean["normalised"]
 
 
 class FedSAM(FedAvg):

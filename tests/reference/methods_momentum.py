@@ -52,18 +52,36 @@ class FedLNAG(Method):
 
     kept = ("m",)
 
-    def __init__(self, x0, beta=0.9, carry=True):
+    def __init__(self, x0, beta=0.9, carry=True, damped=False):
         super().__init__(x0)
-        self.beta, self.carry = beta, carry
+        self.beta, self.carry, self.damped = beta, carry, damped
         self.m = self.zero
 
     def client(self, local, i, x, start):
+        if self.damped:
+            return self.as_printed(local, x, start)
         y, b = start, self.m
         for k in local.batches:
-            direction = local.cut(local.g(y, k)) + local.wd * y
+            direction = local.fix(local.cut(local.g(y, k))) + local.wd * y
             b = self.beta * b + direction
-            y = y - local.lr * (direction + self.beta * b)
+            y = y - local.rate() * (direction + self.beta * b)
         return {"D": y - x, "buffer": b}, y
+
+    def as_printed(self, local, x, start):
+        """FedSAGD's C.5: z looks ahead of w; m ← βm + (1−β)·g(z); w ← w − ηm. The walk is that of z."""
+        b, m = self.beta, self.m
+        rates = [*local.rates, None]
+        z, w = start, start + rates[0] * b * m
+        for j, k in enumerate(local.batches):
+            g = local.fix(local.cut(local.g(z, k))) + local.wd * z
+            last, m = m, b * m + (1 - b) * g
+            if rates[j + 1] in (None, rates[j]):
+                w = w - rates[j] * m
+                z = w - rates[j] * b * m
+            else:  # w is where z looks ahead from, with the rate of its step
+                z = z + rates[j] * b * last - rates[j] * (1 + b) * m
+                w = z + rates[j + 1] * b * m
+        return {"D": z - x, "buffer": m}, z
 
     def server(self, mean, share):
         self.x = self.x + mean["D"]

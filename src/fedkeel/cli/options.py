@@ -132,11 +132,14 @@ _WORK_HELP = {
     "lr": "Local learning rate.",
     "lr_decay": "Factor on the local learning rate after every round.",
     "weight_decay": "L2 term of every local step.",
-    "clip": "Largest norm of a local gradient or step direction.",
-    "clip_on": "What is clipped: the minibatch gradient, or the direction with all corrections.",
+    "clip": "Largest norm of what clip-on names.",
+    "clip_on": "What is clipped: the minibatch gradient; the direction but for its terms in y (a large pull "
+    "then drags the model to zero); or corrected: the direction with them, but for weight decay.",
     "last_batch": "What becomes of samples left over at the end of an epoch: keep, drop or merge.",
     "optimizer": 'Kind of local steps, as "AdamW(weight_decay=0.1)"; plain ones by default.',
-    "schedule": 'Learning-rate schedule, as "Drop(at=50)", "Drop(at=0.75)" or InverseRoot.',
+    "momentum": "Local momentum, with an empty buffer in every round.",
+    "nesterov": "Take that momentum as Nesterov's.",
+    "schedule": 'Learning-rate schedule, as "Drop(at=50)", "DecayPerEpoch(0.9, 5)" or InverseRoot.',
 }
 
 

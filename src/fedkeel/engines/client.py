@@ -52,6 +52,14 @@ def facts_of(
     return Facts.of([federation.size(client) for client in clients], mean, like)
 
 
+def pace_of(settings: RunSettings, request: RoundRequest, steps: int) -> Pace:
+    """Return the pace of a client that takes that many steps in a round."""
+    rates = settings.work.rates(request.round, settings.rounds, steps)
+    if rates is not None:
+        rates = tuple(rate * request.rate_factor for rate in rates)
+    return Pace.of(settings.work, request.lr, rates)
+
+
 def attempt_client(
     settings: RunSettings, oracle: Oracle, request: RoundRequest, client: int, memory: ClientMemory
 ) -> ClientOutcome:
@@ -122,7 +130,7 @@ def walk_client(
 
     A walk of a round began when it `started`, and may be cut short by a deadline or a simulated crash.
     """
-    work, stream = settings.work, client_stream(settings.seed, request.round, client)
+    stream = client_stream(settings.seed, request.round, client)
     order = minibatches(settings, request.round, client)
     batches: Iterable[Batch] = settings.training_data.batches(client, order, stream)
     if started is not None and (settings.client_seconds or settings.faults):
@@ -135,7 +143,7 @@ def walk_client(
             oracle,
             plan,
             batches,
-            Pace.of(work, request.lr),
+            pace_of(settings, request, len(order)),
             lambda at: full_gradient(settings, oracle, client, at),
             trace=trace,
         )

@@ -21,8 +21,10 @@ class RoundRequest(NamedTuple):
     """What the server sends out in a round, and to whom; `probes` is what is measured at the clients.
 
     `shapes` are those that uploads must have; None where they are not checked.
-    `stage` is the number of the method in a schedule of stages. `mean_samples` is the mean number of samples
-    of all clients; None where the federation tells it, as it does everywhere but on a deployment's node.
+    `stage` is the number of the method in a schedule of stages. `lr` is the rate of the round's first step;
+    `rate_factor`, part of it, is what a rollback puts on every rate of the round. `mean_samples` is the mean
+    number of samples of all clients; None where the federation tells it, as it does everywhere but on a
+    deployment's node.
     """
 
     algorithm: Algorithm
@@ -36,6 +38,7 @@ class RoundRequest(NamedTuple):
     shapes: UploadShapes | None = None
     stage: int = 0
     mean_samples: float | None = None
+    rate_factor: float = 1.0
 
 
 class Upload(NamedTuple):

@@ -81,7 +81,7 @@ def timer(
     """
     oracle = Oracle(settings.task, device)
     steps = steps_to_time(settings, step_flops(settings, oracle, recurrent=True))
-    work = replace(settings.work, epochs=None, steps=steps)
+    work = replace(settings.work, epochs=None, steps=steps, schedule=None)
     short = settings.changed(work=work, reducer=Mean(), faults=None)
     cohort = settings.cohort_size
     clients = list(range(min(cohort, 2) if choice.engine == "serial" else cohort))

@@ -172,9 +172,9 @@ def optimizer_names() -> Names:
 
 def schedule_names() -> Names:
     """Return what may stand in a schedule's expression."""
-    from fedkeel.work import Drop, InverseRoot, InverseTime  # noqa: PLC0415
+    from fedkeel.schedules import SCHEDULES  # noqa: PLC0415
 
-    return _by_name((Drop, InverseTime, InverseRoot))
+    return _by_name(SCHEDULES)
 
 
 def fault_names() -> Names:

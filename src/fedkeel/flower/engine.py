@@ -140,6 +140,7 @@ class Asking:
             "stage": request.stage,
             "lr": request.lr,
             "mean_samples": self.engine.settings.federation.mean_size,
+            "rate_factor": request.rate_factor,
             "base": base,
             "fresh": fresh,
             "due": None if probes is None else list(probes.due),

@@ -127,6 +127,7 @@ class ClientNode:
             _probes(panel, states, message, device),
             stage=values["stage"],
             mean_samples=values["mean_samples"],
+            rate_factor=values["rate_factor"],
         )
         return request, memory
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fedkeel.algorithm import Algorithm, Cohort, Facts, Momentum, Plan, Walk, method
-from fedkeel.frozen import Fraction, Positive
+from fedkeel.frozen import Fraction, Positive, added
 from fedkeel.records import Nothing
 from fedkeel.vector import Vector, zeros_like
 
@@ -16,10 +16,13 @@ class FedLNAG(Algorithm):
 
     b ← βb + dir, y ← y − lr·(dir + βb), starting from the mean buffer m of the last round; weight decay is
     part of dir. `carry=False` starts each walk with an empty buffer and sends nothing more than FedAvg.
+    `damped=True` is the form of FedSAGD's Appendix C.5, b ← βb + (1−β)·dir, y ← y − lr·((1−β)·dir + βb): the
+    walk of the plain form at the rate lr·(1−β), with a buffer that is a running mean of directions.
     """
 
     beta: Fraction = 0.9
     carry: bool = True
+    damped: bool = added(False)
 
     class Server(NamedTuple):
         """The model and the mean buffer, where it is carried."""
@@ -41,7 +44,10 @@ class FedLNAG(Algorithm):
         """Walk with momentum; β = 0 is a plain walk, to the bit."""
         if not self.beta:
             return Plan(start=down.x)
-        return Plan(start=down.x, momentum=Momentum(self.beta, nesterov=True, buffer=down.m))
+        return Plan(
+            start=down.x,
+            momentum=Momentum(self.beta, nesterov=True, buffer=down.m, damped=self.damped),
+        )
 
     def finish(self, walk: Walk, down: Server, client: Nothing, facts: Facts) -> tuple[Up, Nothing]:
         """Send the move and the buffer."""

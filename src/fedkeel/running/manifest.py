@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import platform
 import sys
 import warnings
@@ -27,6 +28,7 @@ from fedkeel.running.round import RunContext
 from fedkeel.running.run_directory import RunDirectory, read_manifest
 from fedkeel.settings import RunSettings
 from fedkeel.version import __version__
+from fedkeel.work import Work
 
 _CLIENTS_COUNTED, _CLASSES_COUNTED = 100, 200  # at most, for the picture of the split
 _SAME_BITS = {
@@ -99,7 +101,7 @@ def identity_of(context: RunContext) -> dict[str, Any]:
         "task": {**settings.task.describe(), **_weights(oracle)},
         "federation": settings.federation.fingerprint(),
         "algorithm": stable_name(algorithm),
-        "work": stable_name(settings.work),
+        "work": _name_of_work(settings.work),
         **settings.plain,
         "evaluate_on": settings.evaluated_on,
         "reducer": stable_name(settings.reducer),
@@ -114,6 +116,14 @@ def identity_of(context: RunContext) -> dict[str, Any]:
     if not (stages.needs_horizon or settings.work.needs_horizon):
         del identity["rounds"]  # a run may be made longer
     return identity
+
+
+def _name_of_work(work: Work) -> str:
+    """Return the name of local work; a schedule of a user's own class goes by its source too."""
+    name, kind = stable_name(work), type(work.schedule)
+    call = getattr(kind, "__call__", None)  # noqa: B004  its source is asked for
+    own = inspect.isfunction(call) and kind.__module__.partition(".")[0] != "fedkeel"
+    return f"{name}, schedule {stable_name(call)}" if own else name
 
 
 def _weights(oracle: Oracle) -> dict[str, str]:

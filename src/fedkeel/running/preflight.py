@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from fedkeel.algorithm import Algorithm, Facts, Sharp, Walk
+from fedkeel.algorithm import Algorithm, Facts, Plan, Sharp, Walk
 from fedkeel.data.federation import Federation
 from fedkeel.data.samples import Batch
 from fedkeel.errors import ConfigError, DataError, FedkeelError
@@ -24,7 +24,7 @@ from fedkeel.running.target_checks import check_targets
 from fedkeel.settings import RunSettings
 from fedkeel.task import Task
 from fedkeel.trees import Tree, call, count, each, named, nbytes, part, tensors, with_samples
-from fedkeel.vector import Vector, scalar_like
+from fedkeel.vector import Vector, norm, scalar_like
 from fedkeel.work import Work
 
 _TROUBLE = (RuntimeError, IndexError, ValueError, TypeError)
@@ -305,6 +305,43 @@ def _asked_of_walk(method: Algorithm, x: Vector) -> str | None:
     dual = plan.sharp.dual if isinstance(plan.sharp, Sharp) else None
     method.finish(Asked(plan.start, plan.start, one, one, None, dual, x), down, memory, facts)
     return asked[0] if asked else None
+
+
+def _first_plan(method: Algorithm, x: Vector) -> Plan:
+    """Return what a method plans for a client in the first round."""
+    return method.plan(method.broadcast(method.init(x)), method.enlist(x), Facts.of(1, 1.0, x))
+
+
+def check_momentum(settings: RunSettings, oracle: Oracle) -> None:
+    """Refuse a local momentum beside one that the method keeps itself."""
+    if not settings.work.momentum:
+        return
+    for method, _ in settings.played_stages.parts:
+        if _first_plan(method, oracle.point).momentum is not None:
+            raise ConfigError(
+                f"momentum = {settings.work.momentum:g}: {method!r} has a local momentum of its own, whose "
+                "buffer it keeps: leave momentum out of Work and set the method's beta, or choose a method "
+                "without one"
+            )
+
+
+def warn_of_dragging(settings: RunSettings, oracle: Oracle) -> None:
+    """Warn where clipping leaves pull·y outside and can no longer balance it: the model goes to zero."""
+    work, x = settings.work, oracle.point
+    if work.clip is None or work.clip_on != "direction":
+        return
+    size = float(norm(x))
+    for method, _ in settings.played_stages.parts:
+        pull = float(torch.as_tensor(_first_plan(method, x).pull).max())
+        if pull * size > work.clip:
+            warnings.warn(
+                f"clip_on = 'direction': {method!r} pulls by {pull:g}, and the model has norm {size:.3g}: "
+                f"pull·anchor is inside of what clip = {work.clip:g} bounds and pull·y is not, and "
+                f"{pull:g}·{size:.3g} = {pull * size:.3g} > {work.clip:g}, so every step drags the model "
+                "towards zero (watch the column `norm`); clip_on='corrected' clips the two together, "
+                f"clip_on='gradient' clips neither, or give a clip above {pull * size:.3g}",
+                stacklevel=3,
+            )
 
 
 def warn_of_growth(settings: RunSettings) -> None:

@@ -124,7 +124,7 @@ def prepare(context: RunContext, state: RunState, rate: float = 1.0) -> RoundReq
     return RoundRequest(
         algorithm,
         state.round,
-        settings.work.rate(state.round, settings.rounds) * rate,
+        first_rate(settings, state.round) * rate,
         algorithm.broadcast(state.server),
         state.buffers,
         clients,
@@ -132,7 +132,15 @@ def prepare(context: RunContext, state: RunState, rate: float = 1.0) -> RoundReq
         context.panel.at_clients(state.probes, state.round, settings.rounds),
         _shapes(context, state) if settings.leaves_out else None,
         state.stage,
+        rate_factor=rate,
     )
+
+
+def first_rate(settings: RunSettings, round: int) -> float:
+    """Return the local rate of a round's first step; it may depend on the steps of the largest client."""
+    work = settings.work
+    steps = work.count(int(settings.federation.sizes.max())) if work.varies_within_round else 1
+    return work.rate(round, settings.rounds, 0, steps)
 
 
 def _shapes(context: RunContext, state: RunState) -> UploadShapes | None:

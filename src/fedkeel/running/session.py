@@ -15,7 +15,15 @@ from fedkeel.oracle import Oracle, device_of
 from fedkeel.running.best import BestKeeper
 from fedkeel.running.panel import assemble
 from fedkeel.running.population import Population
-from fedkeel.running.preflight import check, check_leftovers, check_optimizer, check_rates, warn_of_growth
+from fedkeel.running.preflight import (
+    check,
+    check_leftovers,
+    check_momentum,
+    check_optimizer,
+    check_rates,
+    warn_of_dragging,
+    warn_of_growth,
+)
 from fedkeel.running.privacy import check_privacy
 from fedkeel.running.rollback import Retries
 from fedkeel.running.round import RoundOutcome, Row, RunContext, RunState
@@ -115,8 +123,10 @@ def open_session(
         check_leftovers(settings, oracle)
     check_rates(settings, oracle)
     check_optimizer(settings, oracle)
+    check_momentum(settings, oracle)
     check_privacy(settings, oracle)
     warn_of_growth(settings)
+    warn_of_dragging(settings, oracle)
     panel = assemble(settings, oracle)
     if make is None:
         choice = settle(settings, execution, oracle)

@@ -11,7 +11,7 @@ the state, each client has its own.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -22,7 +22,15 @@ from torch import Tensor, nn
 
 from fedkeel.algorithm import Facts, Plan, Walk
 from fedkeel.data.samples import Samples
-from fedkeel.engines.client import attacked, attempt_client, diverged, facts_of, full_gradient, measured
+from fedkeel.engines.client import (
+    attacked,
+    attempt_client,
+    diverged,
+    facts_of,
+    full_gradient,
+    measured,
+    pace_of,
+)
 from fedkeel.engines.contract import ClientOutcome, ClientResult, CohortResult, RoundRequest, Unsuited, Upload
 from fedkeel.engines.outcome import client_outcome
 from fedkeel.engines.reduction import Reduction
@@ -41,7 +49,7 @@ from fedkeel.settings import RunSettings
 from fedkeel.task import Task
 from fedkeel.trees import tensors
 from fedkeel.vector import Vector
-from fedkeel.walk import Pace
+from fedkeel.walk import Pace, length_of, unit_move_of, with_local_momentum
 
 _CACHE = 2**25  # bytes of a group that is large enough: more clients at once fall out of the caches
 _MEMORY = 2**30  # bytes that a group may take at most
@@ -209,23 +217,27 @@ class Stacked:
         self, request: RoundRequest, group: ClientGroup, memories: Record, facts: Facts
     ) -> GroupWalk:
         """Walk as planned: `walk.take` for a group."""
-        count = len(group.clients)
-        plan = request.algorithm.plan(request.down, memories, facts)
-        pace = Pace.of(self.settings.work, request.lr)
+        count, orders = len(group.clients), group.orders()
+        counts = [len(own) for own in orders]
+        paces = {steps: pace_of(self.settings, request, steps) for steps in set(counts)}
+        pace = paces[max(counts)]
+        plan = with_local_momentum(request.algorithm.plan(request.down, memories, facts), pace)
         full, whole = self._full_gradients(plan, group) if plan.full_gradient else (None, [0] * count)
         prepared = prepare_plan(plan, pace, group.slots, self.shape.padded, self._model.moving)
-        orders = group.orders()
         traces = None if request.probes is None else request.probes.trace_many(request.down.x, group.slots)
-        end, losses, forwards = self._walk(prepared, group, orders, traces)
+        rates = None if pace.rates is None else _step_rates(paces, counts, group.slots).to(prepared.start.y)
+        end, losses, forwards = self._walk(prepared, group, orders, traces, rates)
         steps = torch.tensor([[len(own)] for own in orders]).to(prepared.start.y)
+        lengths = {own: length_of(paces[own], own) for own in paces}
         walk = Walk(
             start=prepared.start.y[:count],
             end=end.y[:count],
-            length=torch.tensor([[pace.lr * len(own)] for own in orders], dtype=torch.float64).to(steps),
+            length=torch.tensor([[lengths[own]] for own in counts], dtype=torch.float64).to(steps),
             steps=steps,
             buffer=None if end.buffer is None else end.buffer[:count],
             dual=None if end.dual is None else end.dual[:count],
             full_gradient=full,
+            unit_move=_unit_moves(plan, paces, counts, like=steps),
         )
         each = 2 if prepared.kind.sharp else 1
         gradients = [each * len(own) for own in orders]
@@ -254,14 +266,15 @@ class Stacked:
         group: ClientGroup,
         orders: Sequence[Sequence[np.ndarray]],
         traces: WalkTraces | None,
+        rates: Tensor | None,
     ) -> FinishedSteps:
         """Take all steps of a group, a linear model's in the span of the clients' samples."""
         if self._linear is not None and traces is None and SpanWalk.fits(prepared):
             span = SpanWalk(self._linear, group, prepared)
-            finished = self._take_steps(SpanStep, span.plan(), span.steps(orders), span.fixed)
+            finished = self._take_steps(SpanStep, span.plan(), span.steps(orders), span.fixed, rates=rates)
             return finished._replace(end=span.in_parameters(finished.end))
         steps = (inputs for window in group.windows(orders) for inputs in window.steps())
-        return self._take_steps(StackedStep, prepared, steps, self._model.fixed, traces)
+        return self._take_steps(StackedStep, prepared, steps, self._model.fixed, traces=traces, rates=rates)
 
     def _take_steps(
         self,
@@ -269,8 +282,13 @@ class Stacked:
         prepared: PreparedPlan,
         steps: Iterable[Record],
         fixed: list[Tensor],
+        *,
         traces: WalkTraces | None = None,
+        rates: Tensor | None = None,
     ) -> FinishedSteps:
+        """Take steps; `rates` are those of every step and slot, where they differ within the round."""
+        if rates is not None:
+            steps = (step._replace(lr=lr) for step, lr in zip(steps, rates.unbind(), strict=True))
         state = [tensor for _, tensor in leaves(prepared.start)]
         constants = [*(tensor for _, tensor in leaves(prepared.constants)), *fixed]
         losses = prepared.start.y.new_zeros(len(prepared.start.y))
@@ -333,6 +351,26 @@ def is_compiled(module: nn.Module) -> bool:
     """Tell whether steps of a model are compiled: convolutions are slower so."""
     kinds = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
     return not any(isinstance(layer, kinds) for layer in module.modules())
+
+
+def _step_rates(paces: Mapping[int, Pace], counts: Sequence[int], slots: int) -> Tensor:
+    """Return the rates of all steps, (steps, slots, 1), zero where a client has no step."""
+    rates = torch.zeros(max(counts), slots, 1, dtype=torch.float64)
+    for slot, steps in enumerate(counts):
+        rates[:steps, slot, 0] = torch.tensor(list(paces[steps].of_steps(steps)), dtype=torch.float64)
+    return rates
+
+
+def _unit_moves(plan: Plan, paces: Mapping[int, Pace], counts: Sequence[int], like: Tensor) -> Tensor | None:
+    """Return how far a constant gradient of one would carry each client, None where that is its length."""
+    pulls = torch.as_tensor(plan.pull, dtype=torch.float64).flatten().expand(len(counts)).tolist()
+    cases = list(zip(counts, pulls, strict=True))
+    found = {case: unit_move_of(plan, paces[case[0]], *case) for case in set(cases)}
+    if all(move is None for move in found.values()):
+        return None
+    lengths = {steps: length_of(pace, steps) for steps, pace in paces.items()}
+    moves = [lengths[case[0]] if found[case] is None else found[case] for case in cases]
+    return torch.tensor(moves, dtype=torch.float64)[:, None].to(like)
 
 
 def _of_client(record: Record, index: int) -> Record:

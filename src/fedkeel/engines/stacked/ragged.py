@@ -43,13 +43,15 @@ class BatchShape(NamedTuple):
 class StepInputs(NamedTuple):
     """What one step takes from the data: (clients, width, …), and who still walks, (clients, 1).
 
-    Inputs and targets are trees of tensors, of which a step gets the tensors, each under its number.
+    Inputs and targets are trees of tensors, of which a step gets the tensors, each under its number. `lr` are
+    the clients' rates in this step, (clients, 1), None where all steps of the round have one rate.
     """
 
     inputs: RecordList
     target: RecordList
     weights: Tensor | None
     alive: Tensor
+    lr: Tensor | None = None
 
 
 class StepWindow(NamedTuple):

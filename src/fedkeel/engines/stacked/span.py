@@ -45,6 +45,7 @@ class SpanInputs(NamedTuple):
     weights: Tensor | None
     alive: Tensor
     rows: Tensor
+    lr: Tensor | None = None
 
 
 class LinearModel:
@@ -123,7 +124,7 @@ class SpanWalk:
     def fits(prepared: PreparedPlan) -> bool:
         """Tell whether the steps take norms of gradients only: in norms of others, large parts may cancel."""
         plain = prepared.start.dual is None and prepared.constants.tilt is None
-        return plain and prepared.objective is None and prepared.kind.clip != "direction"
+        return plain and prepared.objective is None and prepared.kind.clip in (None, "gradient")
 
     def plan(self) -> PreparedPlan:
         """Return the plan in coordinates: each of its vectors is a coordinate of its own.
@@ -137,7 +138,7 @@ class SpanWalk:
             unit[:, index] = 1.0
         start, bias, *buffer = units
         before = self._prepared.constants
-        shrink = before.shrink(StepScalars(*before.scalars.unbind()))
+        shrink = before.with_pull(StepScalars(*before.scalars.unbind()).shrink)
         state = StackedState(torch.zeros_like(start), buffer[0] if buffer else None, None)
         constants = before._replace(bias=bias + shrink * start)
         return self._prepared._replace(start=state, constants=constants)
@@ -148,8 +149,8 @@ class SpanWalk:
         pool = self._gram.flatten(0, 1), self._target
         for window in self._group.windows_over(pool, [samples] * slots, orders):
             rows = (window.indices % samples).unbind()
-            for (inputs, target, weights, alive), own in zip(window.steps(), rows, strict=True):
-                yield SpanInputs(inputs[0], target[0], weights, alive, own)
+            for step, own in zip(window.steps(), rows, strict=True):
+                yield SpanInputs(step.inputs[0], step.target[0], step.weights, step.alive, own)
 
     def in_parameters(self, state: StackedState) -> StackedState:
         """Return a state with parameters in place of coordinates."""

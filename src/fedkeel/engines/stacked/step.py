@@ -17,7 +17,7 @@ from fedkeel.engines.stacked.loss import LossInputs, StackedModel, client_loss, 
 from fedkeel.engines.stacked.ragged import StepInputs
 from fedkeel.records import Nothing, Record, leaves, rebuild, transform
 from fedkeel.vector import Vector, norm
-from fedkeel.walk import TINY, Pace, bias_of, sharp_of
+from fedkeel.walk import TINY, Pace, bias_of, sharp_of, shrink_of
 
 Gradient = Callable[[Vector, Record], tuple[Vector, Tensor, Record]]
 
@@ -28,6 +28,7 @@ class StepKind(NamedTuple):
     sharp: bool
     momentum: bool
     nesterov: bool
+    damped: bool
     clip: str | None
     objective: Callable[..., Any] | None
     padded: bool
@@ -38,7 +39,8 @@ class StepScalars(NamedTuple):
 
     lr: Tensor
     gain: Tensor
-    shrink: Tensor
+    inside: Tensor  # weight of y in what is clipped
+    shrink: Tensor  # weight of y in the rest
     clip: Tensor
     rho: Tensor
     blend: Tensor
@@ -62,11 +64,11 @@ class StepConstants(NamedTuple):
     tilt: Vector | None
     scalars: Tensor
     context: Record
-    pull: Tensor | None = None  # (clients, 1) where it differs between clients; else `shrink` has it
+    pull: Tensor | None = None  # (clients, 1) where it differs between clients; else a scalar has it
 
-    def shrink(self, scalars: StepScalars) -> Tensor:
-        """Return the factor of y in a step's direction."""
-        return scalars.shrink if self.pull is None else scalars.shrink + self.pull
+    def with_pull(self, factor: Tensor) -> Tensor:
+        """Return a factor of y with the pulls that differ between clients."""
+        return factor if self.pull is None else factor + self.pull
 
 
 class PreparedPlan(NamedTuple):
@@ -85,7 +87,8 @@ def prepare_plan(plan: Plan, pace: Pace, slots: int, padded: bool, moving: Recor
         sharp=sharp is not None,
         momentum=momentum is not None,
         nesterov=momentum is not None and momentum.nesterov,
-        clip=("direction" if pace.clip_direction else "gradient") if pace.clip else None,
+        damped=momentum is not None and momentum.damped,
+        clip=pace.clips,
         objective=None if objective is None else objective.function,
         padded=padded,
     )
@@ -122,10 +125,12 @@ def _fit_if_any(tensor: Tensor | None, slots: int) -> Tensor | None:
 def _scalars(plan: Plan, pace: Pace) -> Tensor:
     sharp = sharp_of(plan.sharp)
     beta = 0.0 if plan.momentum is None else plan.momentum.beta
+    inside, outside = shrink_of(plan, pace, 0.0 if isinstance(plan.pull, Tensor) else plan.pull)
     values = {
         "lr": pace.lr,
         "gain": plan.gain,
-        "shrink": (0.0 if isinstance(plan.pull, Tensor) else plan.pull) + plan.decay + pace.weight_decay,
+        "inside": inside,
+        "shrink": outside,
         "clip": pace.clip or 0.0,
         "rho": 0.0 if sharp is None else sharp.rho,
         "blend": 0.0 if sharp is None else sharp.blend,
@@ -174,25 +179,32 @@ class StackedStep:
             g, dual = self._sharpened(g, state._replace(moving=moving), constants, scalars, gradient)
         if self._kind.clip == "gradient":
             g = self._clipped(g, scalars.clip)
-        y, buffer = self._moved(g, state, constants, scalars)
+        lr = scalars.lr if inputs.lr is None else inputs.lr
+        y, buffer = self._moved(g, state, constants, scalars, lr)
         alive = inputs.alive
         stepped = StackedState(y, buffer, dual, moving)
         after = transform(lambda new, old: torch.where(alive, new, old), stepped, state)
         return after, torch.where(alive[:, 0], loss, 0.0)
 
     def _moved(
-        self, g: Vector, state: StackedState, constants: StepConstants, scalars: StepScalars
+        self, g: Vector, state: StackedState, constants: StepConstants, scalars: StepScalars, lr: Tensor
     ) -> tuple[Vector, Vector | None]:
         """Return the points after the step, each rounded once, and the momentum buffers."""
         direction = torch.addcmul(constants.bias, g, scalars.gain)
-        if self._kind.clip == "direction":
+        if self._kind.clip == "corrected":
+            direction = torch.addcmul(direction, state.y, constants.with_pull(scalars.inside))
+        if self._kind.clip in ("direction", "corrected"):
             direction = self._clipped(direction, scalars.clip)
-        direction = torch.addcmul(direction, state.y, constants.shrink(scalars))
+        corrected = self._kind.clip == "corrected"  # then the pull is in what was clipped
+        shrink = scalars.shrink if corrected else constants.with_pull(scalars.shrink)
+        direction = torch.addcmul(direction, state.y, shrink)
         buffer = None
         if state.buffer is not None:
+            if self._kind.damped:
+                direction = direction * scalars.forget
             buffer = torch.addcmul(state.buffer, state.buffer, scalars.forget, value=-1) + direction
             direction = torch.addcmul(direction, buffer, scalars.beta) if self._kind.nesterov else buffer
-        return torch.addcmul(state.y, direction, scalars.lr, value=-1), buffer
+        return torch.addcmul(state.y, direction, lr, value=-1), buffer
 
     def _sharpened(
         self,

@@ -87,7 +87,7 @@ def measure_noise(loss: ClientLoss, work: Work, draws: int, stream: Stream) -> M
     samples = loss.landscape.size(loss.client)
     if work.epoch(samples) == [samples]:
         return MinibatchNoise(0.0, gradient2, gradient2, gradient2**0.5, 0)
-    order = replace(work, epochs=None, steps=draws).order(samples, stream.numpy())
+    order = replace(work, epochs=None, steps=draws, schedule=None).order(samples, stream.numpy())
     variance, square, longest = 0.0, 0.0, gradient2**0.5
     for rows in order:
         gradient = loss.loss_gradient(rows).gradient
