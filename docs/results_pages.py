@@ -29,6 +29,7 @@ from scipy.stats import kendalltau, rankdata
 
 from fedkeel.experiments.recipes import find_recipe
 from fedkeel.experiments.recipes.claims import CellKey
+from fedkeel.experiments.recipes.recipe import PRINTED
 from fedkeel.experiments.reproduce.carrying_out import read_outcome
 from fedkeel.experiments.reproduce.jobs import carry_out
 from fedkeel.experiments.reproduce.outcome import Outcome, outcome_text
@@ -47,7 +48,7 @@ class Part(NamedTuple):
 
     folder: Path
     recipe: str
-    given: dict[str, Any]  # scale, only, methods, seeds
+    given: dict[str, Any]  # scale, reading, only, methods, seeds
 
     @property
     def histories(self) -> Path:
@@ -57,8 +58,8 @@ class Part(NamedTuple):
     @property
     def plan(self) -> RecipePlan:
         """Return what is run, and where its numbers are written, from the root of the repository."""
-        given = {key: value for key, value in self.given.items() if key != "scale"}
-        made = plan(find_recipe(self.recipe), self.scale, RUNS, **given)
+        given = {key: value for key, value in self.given.items() if key not in ("scale", "reading")}
+        made = plan(find_recipe(self.recipe).read(self.reading), self.scale, RUNS, **given)
         return made._replace(directory=self.folder.relative_to(ROOT) / made.directory.name)
 
     @property
@@ -66,9 +67,15 @@ class Part(NamedTuple):
         """Return its scale."""
         return str(self.given.get("scale", "cpu"))
 
+    @property
+    def reading(self) -> str:
+        """Return how its paper is read."""
+        return str(self.given.get("reading", PRINTED))
+
     def words(self, scale: str | None = None) -> list[str]:
         """Return the command that runs it, at its own scale or another."""
         words = ["fedkeel", "reproduce", self.recipe, "--scale", scale or self.scale]
+        words += [] if self.reading == PRINTED else ["--reading", self.reading]
         for key in ("only", "methods"):
             words += [f"--{key}", ",".join(self.given[key])] if key in self.given else []
         return [*words, "--seeds", str(self.given["seeds"])] if "seeds" in self.given else words

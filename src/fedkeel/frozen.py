@@ -69,13 +69,24 @@ def frozen(cls: type[T]) -> type[T]:
 
 def show(self: object) -> str:
     """Return the value as the expression that makes it."""
-    knobs = getattr(self, "__dataclass_fields__", {})
-    shown = {
-        name: getattr(self, name)
-        for name, knob in knobs.items()
-        if knob.repr and not (_QUIET in knob.metadata and getattr(self, name) == knob.default)
-    }
+    shown = {name: value for name, (value, knob) in _told(self).items() if knob.repr}
     return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
+
+def _told(value: Any) -> dict[str, tuple[Any, Any]]:
+    """Return the arguments of a value, each with its field, without those that came later and are not set."""
+    knobs = getattr(value, "__dataclass_fields__", {})
+    given = {name: (getattr(value, name), knob) for name, knob in knobs.items()}
+    return {
+        name: (own, knob)
+        for name, (own, knob) in given.items()
+        if not (_QUIET in knob.metadata and own == knob.default)
+    }
+
+
+def told(value: Any) -> dict[str, Any]:
+    """Return the arguments by which a value is known: see `added`."""
+    return {name: own for name, (own, _) in _told(value).items()}
 
 
 def added(default: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +16,7 @@ from fedkeel.experiments.recipes import all_recipes, find_recipe
 from fedkeel.experiments.recipes.recipe import AUTHORS, PAPER, PRINTED, Recipe
 from fedkeel.experiments.recipes.studies import BoundedRun, CountedCosts
 from fedkeel.experiments.reproduce.plan import plan, settings_of
+from fedkeel.frozen import told
 from fedkeel.methods import Stages
 from fedkeel.options import Execution
 
@@ -42,11 +42,11 @@ def arguments(method: Any) -> Iterator[str]:
         for stage in method.parts:
             yield from arguments(stage.method)
         return
-    for field in dataclasses.fields(method):
-        if field.name == "inner":
+    for name in told(method):
+        if name == "inner":
             yield from arguments(method.inner)
-        elif getattr(method, field.name) is not None or field.default is not None:
-            yield f"{type(method).__name__}.{field.name}"
+        else:
+            yield f"{type(method).__name__}.{name}"
 
 
 def trained(recipe: Recipe) -> list[tuple[str, str]]:

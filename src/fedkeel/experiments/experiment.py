@@ -31,7 +31,7 @@ from fedkeel.experiments.expression import (
 )
 from fedkeel.experiments.sections import ALL, DataSettings, ModelSettings, check_text, is_none
 from fedkeel.experiments.tracking import parse_tracker, trackers_of
-from fedkeel.frozen import Count, Seed
+from fedkeel.frozen import Count, Seed, told
 from fedkeel.jsonfiles import Shape
 from fedkeel.options import Execution, FaultOptions, RunOptions
 from fedkeel.running.run_directory import read_experiment
@@ -197,8 +197,7 @@ class Experiment(RunOptions, FaultOptions, Execution):
     def table(self) -> dict[str, Any]:
         """Return the experiment as nested tables of plain values, without what is None."""
         table = _plain(self.model_dump(exclude={"work"}))
-        fields = dataclasses.fields(self.work)
-        table["work"] = _plain({field.name: getattr(self.work, field.name) for field in fields})
+        table["work"] = _plain(told(self.work))
         written = {"schedule": self.work.schedule, "optimizer": self.work.optimizer}
         table["work"].update({key: repr(value) for key, value in written.items() if value is not None})
         if not table["data"]["options"]:

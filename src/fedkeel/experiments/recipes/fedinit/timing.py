@@ -11,6 +11,7 @@ from fedkeel.experiments.recipes.fedinit.settings import (
     ASSUMED,
     ASSUMED_BETA,
     ASSUMED_METHODS,
+    AUTHORS_METHODS,
     FEDINIT,
     OTHERS,
     SMALL,
@@ -99,7 +100,7 @@ TABLE_7 = Recipe(
     authors=authors(
         {part: setup(f"{part} Dir-0.1", reading=AUTHORS) for part in (FEW, MANY)},
         *_TEXT_7,
-        *ASSUMED_METHODS,
+        *AUTHORS_METHODS,
     ),
     seeds=3,
     cpu=RecipeScale(
@@ -218,7 +219,7 @@ _TABLE_8 = Recipe(
     assumptions=(*_TEXT_8, *ASSUMED, *ASSUMED_BETA, *ASSUMED_METHODS),
     stated=STATED,
     decided_by=(RELAXATION, EXPOSURE),
-    authors=authors({SPLIT: setup(SPLIT, reading=AUTHORS)}, *_TEXT_8, *ASSUMED_METHODS),
+    authors=authors({SPLIT: setup(SPLIT, reading=AUTHORS)}, *_TEXT_8, *AUTHORS_METHODS),
     seeds=3,
     cpu=RecipeScale(
         note="targets of 34 % and 30 % instead of 70 % and 65 %, with "

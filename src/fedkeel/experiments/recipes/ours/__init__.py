@@ -3,8 +3,9 @@
 from fedkeel.experiments.recipes.ours.drop_outs import DROP_OUTS
 from fedkeel.experiments.recipes.ours.logistic import LOGISTIC, SEARCH
 from fedkeel.experiments.recipes.ours.one_rate import ONE_RATE
+from fedkeel.experiments.recipes.ours.relaxed_clipped import CLIPPED
 from fedkeel.experiments.recipes.ours.relaxed_forms import FORMS
 
-RECIPES = (SEARCH, LOGISTIC, FORMS, DROP_OUTS, ONE_RATE)
+RECIPES = (SEARCH, LOGISTIC, FORMS, CLIPPED, DROP_OUTS, ONE_RATE)
 
-__all__ = ["DROP_OUTS", "FORMS", "LOGISTIC", "ONE_RATE", "RECIPES", "SEARCH"]
+__all__ = ["CLIPPED", "DROP_OUTS", "FORMS", "LOGISTIC", "ONE_RATE", "RECIPES", "SEARCH"]
