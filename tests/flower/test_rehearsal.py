@@ -100,7 +100,7 @@ def test_the_app_that_is_written_is_complete(tmp_path: Path, method: str) -> Non
     assert len(made.at_server(config, [10, 20, 30]).federation) == 3
 
 
-@pytest.mark.parametrize("model", ["mlp", "logistic", "cnn", "resnet20"])
+@pytest.mark.parametrize("model", ["mlp", "mlp(12, 7)", "logistic", "cnn", "resnet20"])
 def test_an_app_with_another_model_fits_its_data(tmp_path: Path, model: str) -> None:
     files = write_app(tmp_path / "app", method="fedavg", model=model, nodes=2, rounds=2)
     names: dict[str, Any] = {}

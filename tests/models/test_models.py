@@ -9,6 +9,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
 from fedkeel import models
+from fedkeel.experiments.expression import parse_model
 
 torch.set_num_threads(1)
 
@@ -154,3 +155,23 @@ def test_gradients_under_vmap_are_those_of_each_client(model, shape):
     for i in range(2):
         alone = grad(loss)({k: v[i] for k, v in stacked.items()}, x[i], y[i])
         assert all(torch.allclose(together[k][i], alone[k], atol=1e-9) for k in alone)
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("mlp(200, 100)", lambda: models.mlp(12, (200, 100), 4)),
+        ("mlp(hidden=(7,))", lambda: models.mlp(12, (7,), 4)),
+        ("MLP", lambda: models.mlp(12, classes=4)),
+        ("logistic", lambda: models.logistic(12, 4)),
+        ("vgg11((4, 6, 8, 10), norm='group')", lambda: models.vgg11(4, widths=(4, 6, 8, 10), norm="group")),
+        ("char_lstm(hidden=5)", lambda: models.char_lstm(4, hidden=5)),
+    ],
+)
+def test_a_model_is_named_with_its_own_arguments(text, same):
+    architecture = parse_model(text)
+    shape = (3, 32, 32) if "vgg" in text else (12,)
+    made = models.build(architecture, shape=shape, classes=4)
+    assert {k: v.shape for k, v in made.state_dict().items()} == {
+        k: v.shape for k, v in same().state_dict().items()
+    }

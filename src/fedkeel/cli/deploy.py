@@ -61,7 +61,7 @@ def init(
     method: Annotated[
         str, typer.Option(metavar="METHOD", help='Method, as scaffold or "relaxed(fedcm, beta=0.1)".')
     ] = "scaffold",
-    model: Annotated[str, typer.Option(metavar="NAME", help="Model, as mlp or cnn.")] = "mlp",
+    model: Annotated[str, typer.Option(metavar="NAME", help='Model, as cnn or "mlp(200, 200)".')] = "mlp",
     nodes: Annotated[int, typer.Option(min=1, metavar="N", help="Clients, each on a node of its own.")] = 2,
     rounds: Annotated[int, typer.Option(min=1, help="Communication rounds.")] = 10,
 ) -> None:

@@ -1,8 +1,9 @@
 """Reads values written as call expressions: `relaxed(scaffold(lr=0.5), beta=0.1)`, `DirichletByClass(0.1)`.
 
-This is how methods, splits, noise, schedules and pre-training are named on the command line and in experiment
-files. The text is parsed, never evaluated: only names of a given table can be called. A bare name is a call
-without arguments, case, hyphens and underscores do not matter, and `repr` of every value reads back as it.
+This is how methods, models, splits, noise, schedules and pre-training are named on the command line and in
+experiment files. The text is parsed, never evaluated: only names of a given table can be called. A bare name
+is a call without arguments, case, hyphens and underscores do not matter, and `repr` of every value reads back
+as it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import ast
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
 from fedkeel.errors import ConfigError, FedkeelError, did_you_mean
@@ -111,6 +113,12 @@ def parse_init(text: str) -> Any:
     return _made_of(text, init_names(), kind="kind of initial weights")
 
 
+@cache
+def parse_model(text: str) -> Any:
+    """Return the model that a text describes, with its own arguments: `mlp(200, 200)`."""
+    return _made_of(text, model_names(), kind="model")
+
+
 def parse_reducer(text: str) -> Any:
     """Return the reducer that a text describes."""
     return _made_of(text, reducer_names(), kind="reducer")
@@ -189,6 +197,13 @@ def init_names() -> Names:
     from fedkeel.experiments.pretraining import Pretrain  # noqa: PLC0415
 
     return _by_name((Pretrain,))
+
+
+def model_names() -> Names:
+    """Return what may stand in a model's expression."""
+    from fedkeel.models.building import architectures  # noqa: PLC0415
+
+    return architectures()
 
 
 def reducer_names() -> Names:

@@ -8,20 +8,24 @@ from torch import nn
 from fedkeel import models
 from fedkeel.data import Federation
 from fedkeel.errors import ConfigError
+from fedkeel.experiments.expression import parse_model
 
 
 def model_for(federation: Federation, name: str, *, data: str, seed: int, dtype: torch.dtype) -> nn.Module:
     """Build a model for the samples and classes of a federation; its weights are drawn from the seed alone.
 
+    `name` may have arguments of the model's own, as in mlp(200, 200).
+
     `data` is what messages call the data.
     """
     if federation.classes is None:
         raise ConfigError(f"data {data!r} has no classes: train it from Python with your own Task")
+    architecture = parse_model(name)
     sample = federation.prepare(federation.samples(0)[0][:1])
-    if name == "char_lstm" and sample.is_floating_point():
+    if architecture.name == "char_lstm" and sample.is_floating_point():
         raise ConfigError(
             f"model char_lstm takes characters, one whole number each, but the samples are {sample.dtype}: "
             "use mlp or logistic for other data"
         )
     shape = tuple(sample.shape[1:])
-    return models.build(name, shape=shape, classes=federation.classes, seed=seed, dtype=dtype)
+    return models.build(architecture, shape=shape, classes=federation.classes, seed=seed, dtype=dtype)

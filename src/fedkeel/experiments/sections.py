@@ -12,6 +12,7 @@ from fedkeel.errors import ConfigError
 from fedkeel.experiments.expression import (
     parse_augment,
     parse_init,
+    parse_model,
     parse_noise,
     parse_split,
 )
@@ -122,15 +123,21 @@ class DataSettings(_Section):
 
 
 class ModelSettings(_Section):
-    """Which model; its initial weights come from the run's seed where none is given.
+    """Which model, with its arguments; its initial weights come from the run's seed where none is given.
 
     `init` is a file of weights, the directory of a finished run, or an expression for pre-training.
     """
 
-    name: str = Field("mlp", description="Model, as mlp or cnn.")
+    name: str = Field("mlp", description='Model, as cnn or "mlp(200, 200)".')
     dtype: Literal["float32", "float64"] = Field("float32", description="Precision of all arithmetic.")
     seed: Seed | None = Field(None, description="Seed of the initial weights, instead of the run's.")
     init: Annotated[str | None, BeforeValidator(_read_init)] = Field(
         None,
         description="Initial weights: a file, a finished run, or \"Pretrain('cifar10', epochs=5)\".",
     )
+
+    @field_validator("name")
+    @classmethod
+    def _reads(cls, name: str) -> str:
+        check_text("model.name", parse_model, name)
+        return name

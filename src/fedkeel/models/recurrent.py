@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from fedkeel.models.network import Network
+from fedkeel.models.simple import check_sizes
 
 
 class Characters(nn.Embedding):
@@ -29,6 +30,7 @@ def char_lstm(vocabulary: int = 80, *, embedding: int = 8, hidden: int = 100, la
     Embedding (80, 8), two LSTM layers of 100 units with PyTorch's two bias vectors each, and a linear
     layer (100, 80): 640 + 44,000 + 80,800 + 8,080.
     """
+    check_sizes("char_lstm", vocabulary=vocabulary, embedding=embedding, hidden=hidden, layers=layers)
     return Network(
         penultimate="last",
         embedding=Characters(vocabulary, embedding),

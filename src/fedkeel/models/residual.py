@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from fedkeel.errors import ConfigError
 from fedkeel.models.network import GlobalMean, Network, he_initialise
+from fedkeel.models.simple import check_sizes
 
 Norm: TypeAlias = Callable[[int], nn.Module]
 Stem: TypeAlias = Literal["7x7", "3x3"]
@@ -58,6 +59,9 @@ def resnet18_gn(classes: int = 10, *, stem: Stem = "7x7", groups: int = 2, chann
     `stem="7x7"` is the original's (stride 2, then 3×3 max-pooling), as FedSAGD uses even on 32×32
     pictures; `"3x3"` (stride 1, no pooling) keeps small pictures whole: 11,173,962 parameters.
     """
+    check_sizes("resnet18_gn", groups=groups)
+    if _WIDTHS[0] % groups:
+        raise ConfigError(f"resnet18_gn: groups = {groups}: give a divisor of {_WIDTHS[0]}, as 2 or 32")
     return _imagenet(classes, (2, 2, 2, 2), stem, partial(nn.GroupNorm, groups), channels=channels)
 
 

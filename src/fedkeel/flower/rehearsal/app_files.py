@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from fedkeel.errors import ConfigError, StorageError, did_you_mean
+from fedkeel.experiments.expression import parse_model
 from fedkeel.files import storage_errors
 
 _PYPROJECT = """\
@@ -104,17 +105,17 @@ def pictures(x: torch.Tensor) -> torch.Tensor:
 
 '''
 
-# How a model is made for the digits, and the size of the pictures that it takes, if it does.
-_MODELS: dict[str, tuple[str, int | None]] = {
-    "mlp": ("fk.models.mlp", None),
-    "logistic": ("lambda: fk.models.logistic(inputs=64)", None),
-    "cnn": ("lambda: fk.models.cnn(channels=1, size=16)", 16),
-    "lenet": ("lambda: fk.models.lenet(channels=1, size=16)", 16),
-    "vgg11": ("lambda: fk.models.vgg11(channels=1)", 32),
-    "resnet18": ("lambda: fk.models.resnet18(channels=1)", 8),
-    "resnet18_gn": ("lambda: fk.models.resnet18_gn(channels=1)", 8),
-    "resnet20": ("lambda: fk.models.resnet20(classes=10, channels=1)", 8),
-    "resnet34": ("lambda: fk.models.resnet34(classes=10, channels=1)", 8),
+# What a model is given for the digits, and the size of the pictures that it takes, if it does.
+_MODELS: dict[str, tuple[dict[str, int], int | None]] = {
+    "mlp": ({}, None),
+    "logistic": ({"inputs": 64}, None),
+    "cnn": ({"channels": 1, "size": 16}, 16),
+    "lenet": ({"channels": 1, "size": 16}, 16),
+    "vgg11": ({"channels": 1}, 32),
+    "resnet18": ({"channels": 1}, 8),
+    "resnet18_gn": ({"channels": 1}, 8),
+    "resnet20": ({"classes": 10, "channels": 1}, 8),
+    "resnet34": ({"classes": 10, "channels": 1}, 8),
 }
 
 _README = """\
@@ -142,16 +143,13 @@ def write_app(folder: Path, *, method: str, model: str, nodes: int, rounds: int)
         raise ConfigError(
             f"{folder}: an app is named after its directory: give one that begins with a letter"
         )
-    if model not in _MODELS:
-        raise ConfigError(
-            f"--model {model}: an app learns the digits at first; {did_you_mean(model, _MODELS)}"
-        )
+    code = _code(model)
     package = name.replace("-", "_")
     values = {"name": name, "package": package, "nodes": nodes, "rounds": rounds}
     files = {
         folder / "pyproject.toml": _PYPROJECT.format(method=method.replace('"', '\\\\"'), **values),
         folder / package / "__init__.py": '"""A Flower app that trains with fedkeel."""\n',
-        folder / package / "app.py": _code(model),
+        folder / package / "app.py": code,
         folder / "README.md": _README.format(**values),
         folder / ".gitignore": _IGNORED,
     }
@@ -163,7 +161,16 @@ def write_app(folder: Path, *, method: str, model: str, nodes: int, rounds: int)
 
 
 def _code(model: str) -> str:
-    made, size = _MODELS[model]
+    """Return the app's program for a model: a name, or a name with arguments of its own."""
+    name = model.partition("(")[0].strip()
+    if name not in _MODELS:
+        raise ConfigError(
+            f"--model {model}: an app learns the digits at first; {did_you_mean(name, _MODELS)}"
+        )
+    fixed, size = _MODELS[name]
+    own = parse_model(model).options if "(" in model else {}
+    options = ", ".join(f"{key}={value!r}" for key, value in {**own, **fixed}.items())
+    made = f"lambda: fk.models.{name}({options})" if options else f"fk.models.{name}"
     if size is None:
         return _APP.format(model=made, imports="", transform="", argument="")
     transform, argument = _PICTURES.format(size=size), ", transform=pictures"
