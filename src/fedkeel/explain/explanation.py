@@ -25,6 +25,7 @@ _LEGEND = (
     "wd the weight decay, length the sum of the rates, share the cohort's part of the population; "
     "mean is over the cohort, ⁺ marks a new value"
 )
+_REACH = "; reach is how far a constant gradient of one would carry the client"
 _PARTS = {
     "initial": "at first",
     "down": "server sends",
@@ -90,12 +91,18 @@ class Explanation(NamedTuple):
         table["references"] = [paper.as_dict() for paper in self.references]
         return table
 
+    @property
+    def _legend(self) -> str:
+        """Return what the symbols mean; `reach` only where it occurs."""
+        used = any("reach" in line for lines in self.equations.values() for line in lines)
+        return f"{_LEGEND}{_REACH if used else ''}"
+
     def __str__(self) -> str:
         lines = [self.method, *self.about.splitlines(), ""]
         for part, equations in self.equations.items():
             shown = [", ".join(equations)] if part in _ON_ONE_LINE else equations
             lines += [f"{_PARTS[part] if i == 0 else '':<18}{line}" for i, line in enumerate(shown)]
-        lines += ["", *textwrap.wrap(_LEGEND, 100), "", *self._costs(), "", *self._knob_lines()]
+        lines += ["", *textwrap.wrap(self._legend, 100), "", *self._costs(), "", *self._knob_lines()]
         return "\n".join(lines).rstrip()
 
     def _costs(self) -> list[str]:
@@ -235,6 +242,7 @@ def _loads(algorithm: Algorithm) -> tuple[Load, Load, Load, Plan]:
         buffer=None if plan.momentum is None else x,
         dual=None if sharp is None or sharp.dual is None else x,
         full_gradient=x if plan.full_gradient else None,
+        unit_move=torch.ones(1),
     )
     up, _ = algorithm.finish(walk, down, client)
     return _load(down), _load(up), _load(client), plan
