@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from problems import expect, play, quadratic, tiny_net
+from problems import expect, play, quadratic, settings_of, tiny_net
 from torch import nn
 
 import fedkeel as fk
 from fedkeel.algorithm import Plan
+from fedkeel.engines import build
+from fedkeel.engines.contract import Choice
+from fedkeel.engines.stopwatch import timer
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.explain import explain
 from fedkeel.walk import Pace, length_of, unit_move_of, with_local_momentum
@@ -305,3 +308,20 @@ def test_explain_prints_the_damped_momentum_and_the_reach():
     assert explain(fk.FedNova(0.3)).equations["up"] == ["(end − x)/reach", "reach"]
     assert "reach is how far" in str(explain(fk.FedNova(0.3)))
     assert explain(fk.FedNova()).equations["up"] == ["(end − x)/length", "length"]
+
+
+def warming(round: int, rounds: int, step: int, steps: int) -> float:
+    return step / steps
+
+
+def test_engines_are_timed_with_rates_that_are_never_zero():
+    problem, work = tiny_net(SIZES), fk.Work(steps=4, batch_size=3, schedule=warming)
+    settings = settings_of(problem.task, problem.federation, fk.SCAFFOLD(), rounds=2, cohort=3, work=work)
+    with timer(settings, torch.device("cpu"), Choice("serial", 1), build) as measure:
+        assert measure() > 0
+
+
+def test_a_round_without_any_rate_is_refused():
+    still = fk.Work(steps=1, batch_size=3, schedule=warming)
+    with pytest.raises(fk.ConfigError, match=r"schedule = warming: it gives 0 in every step of round 0"):
+        play(tiny_net(SIZES), fk.FedAvg(), rounds=1, cohort=2, work=still)
