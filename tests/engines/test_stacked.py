@@ -60,6 +60,7 @@ def cases() -> Iterator[Any]:
                 yield from slow((method, plugin, setting))
 
 
+@pytest.mark.filterwarnings("ignore:clip_on = 'direction'")
 @pytest.mark.parametrize(("method", "plugin", "setting"), list(cases()))
 def test_every_method_walks_as_on_serial(method: Any, plugin: str, setting: str) -> None:
     problem, cohort, work = SETTINGS[setting]
