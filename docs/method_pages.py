@@ -96,6 +96,13 @@ def comparison_setting() -> str:
     return "" if made is None else f"{made['setting']} {made['date']}."
 
 
+def comparison_note() -> str:
+    """Return what is to be said of a row that was not measured with the others, in brackets."""
+    made = _comparison()
+    note = "" if made is None else made.get("note", "")
+    return f" ({note})" if note else ""
+
+
 def comparison_commands() -> list[str]:
     """Return the command lines of the table."""
     made = _comparison()
@@ -122,7 +129,7 @@ def _results(name: str) -> list[str]:
         fedavg = "; ".join(f"{rate}: {_score(rows['FedAvg'])}" for rate, rows in made["rates"].items())
         beside = "" if name == "FedAvg" else f" FedAvg: {fedavg}."
         lines += [
-            f"- All methods with their default arguments, not tuned ([table](../methods.md#all-methods-on-one-task)): {cells}.{beside}"
+            f"- {_arguments(name)}, not tuned ([table](../methods.md#all-methods-on-one-task)): {cells}.{beside}"
         ]
     for result in tomllib.loads(RESULTS.read_text())["result"]:
         if name in result["methods"]:
@@ -130,6 +137,13 @@ def _results(name: str) -> list[str]:
                 f"- {result['setting']} ([{result['page']}](../{result['page']})): {result['methods'][name]}."
             )
     return lines or [NOT_YET]
+
+
+def _arguments(name: str) -> str:
+    """Say with what arguments a method was compared."""
+    if name == "FedSpeed":
+        return f'With `correction="all"`, as its authors run it{comparison_note()}'
+    return "All methods with their default arguments"
 
 
 def _notes(rest: str) -> Iterator[str]:

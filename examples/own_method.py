@@ -22,11 +22,11 @@ class FedNudge(fk.Algorithm):
     def init(self, x: fk.Vector) -> Server:
         return self.Server(x, fk.zeros_like(x))
 
-    def plan(self, down: Server, client: fk.Algorithm.Client) -> fk.Plan:
+    def plan(self, down: Server, client: fk.Algorithm.Client, facts: fk.Facts) -> fk.Plan:
         return fk.Plan(start=down.x, push=self.beta * down.m)
 
     def finish(
-        self, walk: fk.Walk, down: Server, client: fk.Algorithm.Client
+        self, walk: fk.Walk, down: Server, client: fk.Algorithm.Client, facts: fk.Facts
     ) -> tuple[Up, fk.Algorithm.Client]:
         return self.Up(walk.end - down.x, walk.direction), client
 

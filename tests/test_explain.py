@@ -126,7 +126,7 @@ def test_the_equation_is_that_of_the_code_and_of_no_table():
         def init(self, x):
             return self.Server(x, zeros_like(x))
 
-        def plan(self, down, client):
+        def plan(self, down, client, facts):
             return Plan(start=down.x, push=down.w if self.kappa > 0.5 else self.kappa * down.w)
 
         def aggregate(self, server, mean, cohort):

@@ -27,7 +27,7 @@ class Servers(NamedTuple):
         ({"plam": lambda self, down, client: None}, "plan"),
         ({"agregate": lambda self, server, mean, cohort: server}, "aggregate"),
         ({"initialise": lambda self, x: None}, "init"),
-        ({"client_step": lambda self, down, client: None}, "plan"),
+        ({"client_step": lambda self, down, client, facts: None}, "plan"),
         ({"server_step": lambda self, server, mean, cohort: server}, "aggregate"),
         ({"Servers": Servers}, "Server"),
     ],
@@ -53,11 +53,11 @@ def test_helpers_of_a_method_are_its_own_affair() -> None:
         def from_paper() -> Mine:
             return Mine(rate=0.1)
 
-        def plan_of(self, down: Any, client: Any) -> fk.Plan:
-            return super().plan(down, client)
+        def plan_of(self, down: Any, client: Any, facts: fk.Facts) -> fk.Plan:
+            return super().plan(down, client, facts)
 
-        def plan(self, down: Any, client: Any) -> fk.Plan:
-            return self.plan_of(down, client)._replace(gain=self.rate)
+        def plan(self, down: Any, client: Any, facts: fk.Facts) -> fk.Plan:
+            return self.plan_of(down, client, facts)._replace(gain=self.rate)
 
         def scaled(self, factor: float) -> Mine:
             return Mine(rate=factor * self.rate)

@@ -93,7 +93,7 @@ def test_no_upload_is_longer_than_the_accountant_assumes_in_float32(
     x = torch.zeros(1000)
     walk = Walk(x, scale * torch.randn(1000, generator=generator), torch.ones(1), torch.ones(1))
     method = private(fk.SCAFFOLD(), clip=clip)
-    up, _ = method.finish(walk, method.init(x), method.enlist(x))
+    up, _ = method.finish(walk, method.init(x), method.enlist(x), fk.Facts.of(5, 5.0, x))
     assert whole_norm(up) <= clip * (1 + 1e-6)
 
 

@@ -26,6 +26,27 @@ CASES: dict[str, tuple[Any, str, dict[str, Any], dict[str, str], dict[str, str]]
     "FedAdam": (fk.FedAdam(), "FedAdam", {}, {"m": "m", "v": "v"}, {}),
     "FedYogi": (fk.FedYogi(), "FedYogi", {}, {"m": "m", "v": "v"}, {}),
     "FedAdagrad": (fk.FedAdagrad(beta1=0.2), "FedAdagrad", {"beta1": 0.2}, {"m": "m", "v": "v"}, {}),
+    "FedAdam corrected": (
+        fk.FedAdam(0.05, v0=0.0, bias_correction=True),
+        "FedAdam",
+        {"server_lr": 0.05, "v0": 0.0, "bias_correction": True},
+        {"m": "m", "v": "v"},
+        {},
+    ),
+    "FedYogi corrected": (
+        fk.FedYogi(0.05, v0=0.3, bias_correction=True),
+        "FedYogi",
+        {"server_lr": 0.05, "v0": 0.3, "bias_correction": True},
+        {"m": "m", "v": "v"},
+        {},
+    ),
+    "FedAdagrad corrected": (
+        fk.FedAdagrad(0.05, beta1=0.2, v0=0.0, bias_correction=True),
+        "FedAdagrad",
+        {"server_lr": 0.05, "beta1": 0.2, "v0": 0.0, "bias_correction": True},
+        {"m": "m", "v": "v"},
+        {},
+    ),
     "SCAFFOLD": (fk.SCAFFOLD(0.9), "SCAFFOLD", {"server_lr": 0.9}, {"c": "c"}, {"c_i": "c_i"}),
     "SCAFFOLD I": (fk.SCAFFOLD(option="I"), "SCAFFOLD", {"option": "I"}, {"c": "c"}, {"c_i": "c_i"}),
     "FedDyn": (fk.FedDyn(0.4), "FedDyn", {"alpha": 0.4}, {"h": "h", "gamma": "gamma"}, {"h_i": "h_i"}),
@@ -42,6 +63,27 @@ CASES: dict[str, tuple[Any, str, dict[str, Any], dict[str, str], dict[str, str]]
         {"alpha": 0.4, "compensate": False},
         {"h": "h"},
         {"h_i": "h_i"},
+    ),
+    "SCAFFOLD by size": (
+        fk.SCAFFOLD(0.9, by_size=True),
+        "SCAFFOLD",
+        {"server_lr": 0.9, "by_size": True},
+        {"c": "c"},
+        {"c_i": "c_i"},
+    ),
+    "FedDyn by size": (
+        fk.FedDyn(0.4, by_size=True),
+        "FedDyn",
+        {"alpha": 0.4, "by_size": True},
+        {"h": "h", "gamma": "gamma"},
+        {"h_i": "h_i"},
+    ),
+    "FedDyn with last models": (
+        fk.FedDyn(0.4, last_models=True),
+        "FedDyn",
+        {"alpha": 0.4},
+        {"h": "h", "gamma": "gamma"},
+        {"h_i": "h_i", "last": "last"},
     ),
     "FedCM": (fk.FedCM(0.3, 0.9), "FedCM", {"alpha": 0.3, "server_lr": 0.9}, {"M": "M"}, {}),
     "FedSAM": (fk.FedSAM(0.2), "FedSAM", {"rho": 0.2}, {}, {}),
@@ -73,6 +115,13 @@ CASES: dict[str, tuple[Any, str, dict[str, Any], dict[str, str], dict[str, str]]
         "FedSpeed",
         {"alpha": 0.8, "rho": 0.1, "blend": 0.7},
         {},
+        {"g_i": "g_i"},
+    ),
+    "FedSpeed all": (
+        fk.FedSpeed(0.8, 0.1, 0.7, correction="all"),
+        "FedSpeed",
+        {"alpha": 0.8, "rho": 0.1, "blend": 0.7, "correction": "all"},
+        {"h": "h"},
         {"g_i": "g_i"},
     ),
     "FedSMOO": (
@@ -201,7 +250,7 @@ def test_variants_of_relaxed(name: str, variant: str) -> None:
     agree(played, expected, server, {})
 
 
-@pytest.mark.parametrize("name", ["FedDyn", "FedSpeed", "FedSMOO"])
+@pytest.mark.parametrize("name", ["FedDyn", "FedSpeed", "FedSpeed all", "FedSMOO"])
 def test_the_simulators_gamma(name: str) -> None:
     algorithm, reference, knobs, server, _ = CASES[name]
     options = {"beta": 0.2, "aggregate": "walk", "gamma": "end"}
@@ -250,7 +299,14 @@ def test_local_momentum_and_schedules_within_a_round(name: str, way: str) -> Non
 
 @pytest.mark.parametrize(
     "name",
-    one_in(8, [n for n in CASES if n not in {"FedSAM", "FedSpeed", "FedSMOO", "MoFedSAM", "FedGamma"}]),
+    one_in(
+        8,
+        [
+            n
+            for n in CASES
+            if n not in {"FedSAM", "FedSpeed", "FedSpeed all", "FedSMOO", "MoFedSAM", "FedGamma"}
+        ],
+    ),
 )
 def test_sharp(name: str) -> None:
     algorithm, reference, knobs, server, client = CASES[name]

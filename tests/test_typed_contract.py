@@ -23,10 +23,14 @@ from fedkeel.streams import Stream
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "own_method.py"
 SEVEN = ("init", "enlist", "broadcast", "plan", "finish", "aggregate", "models")
-ARGUMENTS = {"server", "down", "client", "walk", "mean", "cohort", "context"}
+ARGUMENTS = {"server", "down", "client", "walk", "mean", "cohort", "context", "facts"}
 METHODS = [
     *(make() for make in fk.METHODS),
     fk.SCAFFOLD(option="I"),
+    fk.FedDyn(by_size=True, last_models=True),
+    fk.SCAFFOLD(by_size=True),
+    fk.FedAdam(v0=0.0, bias_correction=True),
+    fk.FedSpeed(correction="all"),
     fk.FedLNAG(carry=False),
     fk.relaxed(fk.FedDyn(), fk.Decayed()),
     fk.relaxed(fk.MOON(), fk.Adaptive(), aggregate="walk", gamma="end"),
@@ -61,9 +65,9 @@ def test_a_method_gets_and_gives_the_records_that_it_names(method: Algorithm) ->
     x = torch.arange(1.0, 4.0)
     server, client = called(method, "init", x), called(method, "enlist", x)
     down = called(method, "broadcast", server)
-    plan = called(method, "plan", down, client)
+    plan = called(method, "plan", down, client, fk.Facts.of(3, 2.0, x))
     walk = fk.Walk(plan.start, x + 1, torch.ones(1), torch.ones(1), buffer=x, dual=x, full_gradient=x)
-    up, _ = called(method, "finish", walk, down, client)
+    up, _ = called(method, "finish", walk, down, client, fk.Facts.of(3, 2.0, x))
     cohort = fk.Cohort(round=0, rounds=1, size=2, share=0.5, stream=Stream(0))
     called(method, "models", called(method, "aggregate", server, up, cohort))
 

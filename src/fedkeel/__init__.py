@@ -10,7 +10,7 @@ from fedkeel.version import __version__ as __version__
 
 if TYPE_CHECKING:  # what type checkers and editors see; the same names as in `__all__`
     from fedkeel import data, metrics, models, probes, trackers
-    from fedkeel.algorithm import Algorithm, Cohort, Momentum, Objective, Plan, Sharp, Walk, method
+    from fedkeel.algorithm import Algorithm, Cohort, Facts, Momentum, Objective, Plan, Sharp, Walk, method
     from fedkeel.attacks import Attack, Backdoor, Collusion, LabelFlip, RandomNoise, Scaling, SignFlip
     from fedkeel.data import (
         IID,
@@ -112,6 +112,7 @@ __all__ = [
     "Diverged",
     "Drop",
     "EarlyStop",
+    "Facts",
     "Faults",
     "FedACG",
     "FedANAG",

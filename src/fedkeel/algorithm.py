@@ -7,12 +7,13 @@ client (d,) and on a stacked cohort (n, d).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from inspect import isfunction, signature
 from types import CodeType
 from typing import Any, NamedTuple, TypeAlias
 
+import torch
 from torch import Tensor
 
 from fedkeel.errors import ConfigError
@@ -24,6 +25,7 @@ from fedkeel.vector import Vector
 __all__ = [
     "Algorithm",
     "Cohort",
+    "Facts",
     "Momentum",
     "Objective",
     "Plan",
@@ -74,14 +76,15 @@ class Plan(NamedTuple):
 
     step: dir = gain·clip(g) + push + pull·(y − anchor) + decay·y + weight_decay·y; y ← y − lr·dir. `Work` may
     clip more than g (`clip_on`), and adds its momentum where the plan has none.
-    `anchor` is `start` where it is not given; `full_gradient` asks for the gradient at the anchor over
+    `anchor` is `start` where it is not given; `pull` is a number, or a tensor (…, 1) where it differs between
+    clients; `full_gradient` asks for the gradient at the anchor over
     all of the client's samples.
     """
 
     start: Vector
     gain: float = 1.0
     push: Vector | None = None
-    pull: float = 0.0
+    pull: float | Tensor = 0.0
     anchor: Vector | None = None
     decay: float = 0.0
     sharp: Sharp | float | None = None
@@ -123,6 +126,23 @@ class Walk(NamedTuple):
         return self.length if self.unit_move is None else self.unit_move
 
 
+class Facts(NamedTuple):
+    """What a method may know of a client besides its state: shape (1,) each, (n, 1) for a stacked cohort.
+
+    `samples` is the number of the client's training samples; `weight` is that number over the mean of all
+    clients that can be drawn, so it is one where all have equally many.
+    """
+
+    samples: Tensor
+    weight: Tensor
+
+    @classmethod
+    def of(cls, samples: int | Sequence[int], mean: float, like: Vector) -> Facts:
+        """Return the facts of one client, or of several, with tensors of the vector's dtype and device."""
+        counts = torch.tensor(samples, dtype=torch.float64)[..., None]
+        return cls(counts.to(like), (counts / mean).to(like))
+
+
 class Cohort(NamedTuple):
     """The clients whose answers are aggregated: round (from 0) of `rounds`, their number, their share.
 
@@ -152,6 +172,7 @@ class Algorithm:
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         _check_names(cls)
+        _check_arguments(cls)
 
     class Server(NamedTuple):
         """What the server keeps: the model."""
@@ -177,11 +198,11 @@ class Algorithm:
         """Return what every client receives; its field `x` is the broadcast model."""
         return server
 
-    def plan(self, down: Record, client: Record) -> Plan:
-        """Return the client's local walk."""
+    def plan(self, down: Record, client: Record, facts: Facts) -> Plan:
+        """Return the client's local walk; `facts` tells what is known of the client."""
         return Plan(start=down.x)
 
-    def finish(self, walk: Walk, down: Record, client: Record) -> tuple[Record, Record]:
+    def finish(self, walk: Walk, down: Record, client: Record, facts: Facts) -> tuple[Record, Record]:
         """Return what the client sends and what it keeps."""
         return self.Up(walk.end - down.x), client
 
@@ -223,6 +244,21 @@ def _check_names(cls: type[Algorithm]) -> None:
                 f"{cls.__name__}.{name} is none of what a method is made of ({known}), and nothing uses it: "
                 f"did you mean {meant!r}? The name of a helper begins with an underscore"
             )
+
+
+def _check_arguments(cls: type[Algorithm]) -> None:
+    """Refuse a function that cannot be called with the contract's arguments."""
+    for name, part in vars(cls).items():
+        if name not in _FUNCTIONS or not isfunction(part):
+            continue
+        try:
+            signature(part).bind(*_FUNCTIONS[name])
+        except TypeError:
+            given, wanted = ", ".join(signature(part).parameters), ", ".join(_FUNCTIONS[name])
+            raise ConfigError(
+                f"{cls.__name__}.{name}({given}): fedkeel calls it with {name}({wanted}): give it these "
+                "arguments"
+            ) from None
 
 
 def _similar(name: str, known: Iterable[str]) -> str | None:
@@ -270,13 +306,13 @@ class Wrapper(Algorithm):
         """Delegate to the inner method."""
         return self.inner.broadcast(server)
 
-    def plan(self, down: Record, client: Record) -> Plan:
+    def plan(self, down: Record, client: Record, facts: Facts) -> Plan:
         """Delegate to the inner method."""
-        return self.inner.plan(down, client)
+        return self.inner.plan(down, client, facts)
 
-    def finish(self, walk: Walk, down: Record, client: Record) -> tuple[Record, Record]:
+    def finish(self, walk: Walk, down: Record, client: Record, facts: Facts) -> tuple[Record, Record]:
         """Delegate to the inner method."""
-        return self.inner.finish(walk, down, client)
+        return self.inner.finish(walk, down, client, facts)
 
     def aggregate(self, server: Record, mean: Record, cohort: Cohort) -> Record:
         """Delegate to the inner method."""

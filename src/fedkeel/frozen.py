@@ -7,6 +7,7 @@ cannot change, compares by content, and whose `repr` is an expression that
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast, dataclass_transform
 
@@ -16,6 +17,8 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from fedkeel.errors import ConfigError, FedkeelError, did_you_mean
 
 _SHOWN = 200  # characters of a value in a message
+
+_QUIET = "quiet at its default"
 
 T = TypeVar("T")
 
@@ -65,15 +68,22 @@ def frozen(cls: type[T]) -> type[T]:
 
 
 def show(self: object) -> str:
-    """Return the value as the expression that makes it.
+    """Return the value as the expression that makes it."""
+    knobs = getattr(self, "__dataclass_fields__", {})
+    shown = {
+        name: getattr(self, name)
+        for name, knob in knobs.items()
+        if knob.repr and not (_QUIET in knob.metadata and getattr(self, name) == knob.default)
+    }
+    return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
-    Arguments that its class names in `added_later` are left out at their defaults, so that what was run
-    before they were added keeps its name.
+
+def added(default: Any) -> Any:
+    """Declare an argument that came later: at its default, `repr` leaves it out.
+
+    A run is known by its method's `repr`, so runs that were begun before the argument existed can go on.
     """
-    knobs, later = getattr(self, "__dataclass_fields__", {}), getattr(type(self), "added_later", ())
-    given = {name: (getattr(self, name), knob) for name, knob in knobs.items() if knob.repr}
-    shown = [f"{name}={v!r}" for name, (v, knob) in given.items() if name not in later or v != knob.default]
-    return f"{type(self).__name__}({', '.join(shown)})"
+    return dataclasses.field(default=default, metadata={_QUIET: True})
 
 
 class FrozenModel(BaseModel):

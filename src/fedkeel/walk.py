@@ -109,7 +109,7 @@ class _Step:
         self.oracle, self.plan, self.pace = oracle, plan, pace
         self.bias = bias_of(plan, anchor)
         self.bias_by_gain = self.bias if self.bias is None or plan.gain in (0, 1) else self.bias / plan.gain
-        self.inside, self.outside = shrink_of(plan, pace)
+        self.inside, self.outside = shrink_of(plan, pace, float(plan.pull))
         self.sharp = sharp_of(plan.sharp)
         self.dual = None if self.sharp is None else self.sharp.dual
         self.momentum = plan.momentum
@@ -247,16 +247,19 @@ def _carried(pace: Pace, steps: int, momentum: Momentum | None, pull: float) -> 
     return move
 
 
-def shrink_of(plan: Plan, pace: Pace) -> tuple[float, float]:
-    """Return the weights of y in the direction: of what is clipped with it, and of what is added after."""
+def shrink_of(plan: Plan, pace: Pace, pull: float) -> tuple[float, float]:
+    """Return the weights of y in the direction: of what is clipped with it, and of what is added after.
+
+    `pull` is the client's own; zero where the plan is that of several, which have one each.
+    """
     if pace.clips == "corrected":
-        return plan.pull + plan.decay, pace.weight_decay
-    return 0.0, plan.pull + plan.decay + pace.weight_decay
+        return pull + plan.decay, pace.weight_decay
+    return 0.0, pull + plan.decay + pace.weight_decay
 
 
 def bias_of(plan: Plan, anchor: Vector) -> Vector | None:
     """Return push − pull·anchor, None where it is nothing."""
-    if not plan.pull:
+    if not isinstance(plan.pull, Tensor) and not plan.pull:
         return plan.push
     drawn = -plan.pull * anchor
     return drawn if plan.push is None else plan.push + drawn

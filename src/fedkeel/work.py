@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import BeforeValidator
 
 from fedkeel.errors import ConfigError
-from fedkeel.frozen import Count, Fraction, NonNegative, Positive, UnitInterval, frozen
+from fedkeel.frozen import Count, Fraction, NonNegative, Positive, UnitInterval, added, frozen
 from fedkeel.schedules import (
     DecayPerEpoch,
     ScheduleFunction,
@@ -73,10 +73,8 @@ class Work:
     schedule: Annotated[ScheduleFunction | None, BeforeValidator(read_schedule)] = None
     last_batch: Literal["keep", "drop", "merge"] = "keep"
     optimizer: AdamW | None = None
-    momentum: Fraction = 0.0
-    nesterov: bool = False
-
-    added_later = ("momentum", "nesterov")
+    momentum: Fraction = added(0.0)
+    nesterov: bool = added(False)
 
     def __post_init__(self) -> None:
         if (self.epochs is None) == (self.steps is None):

@@ -94,6 +94,15 @@ def test_json_is_all_that_is_on_stdout_and_feeds_bounds(fedkeel):
     told = json.loads(fedkeel("bounds", "stability", "--advice", "advice.json", "--json").stdout)
     assert told["constants"]["L"] == found["constants"]["L"]["value"]
     assert told["constants"]["eta"] == 0.1
+    assert told["constants"]["sample_spread"] == found["constants"]["sample_spread"]["value"]
+    assert told["constants"]["B"] == found["run"]["B"]
+    assert told["constants"]["L_G"] >= found["constants"]["sample_gradient"]["value"]
+    found["constants"]["sample_spread"]["value"] = None
+    Path("advice.json").write_text(json.dumps(found))
+    assert (
+        "give also --constant sample_spread"
+        in fedkeel("bounds", "fedinit-12", "--advice", "advice.json", code=2).stderr
+    )
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ def test_without_a_name_all_bounds_are_listed(fedkeel):
     listed = fedkeel("bounds").stdout
     for part in ("fedinit-1", "beyond-4.7", "stability-fedsagd", "tau2=4"):
         assert part in listed
-    assert len(json.loads(fedkeel("bounds", "--json").stdout)["bounds"]) == 23
+    assert len(json.loads(fedkeel("bounds", "--json").stdout)["bounds"]) == 24
 
 
 def test_a_table_has_the_calculators_numbers_and_marks_what_is_violated(fedkeel):
@@ -90,3 +90,11 @@ def test_bad_input_exits_with_2(fedkeel, args, message):
 def test_bars_are_logarithmic_and_gaps_stay_gaps():
     assert spark([1.0, 10.0, float("inf"), 100.0]) == "1 ▁▅ █ 100 (logarithmic)"
     assert spark([0.0, float("inf")]) == "no value above zero"
+
+
+def test_theorem_12_asks_for_the_largest_distance_of_a_sample_s_gradient(fedkeel):
+    told = fedkeel("bounds", "fedinit-12", "--constant", "sigma_l2=4", code=2)
+    assert "give also --constant sample_spread=…, the largest distance of a sample's gradient" in told.stderr
+    given = ["bounds", "fedinit-12", "--constant", "sample_spread=3", "--json", "--constant"]
+    one, other = (json.loads(fedkeel(*given, f"sigma_l2={noise}").stdout)["curves"] for noise in (1, 4))
+    assert one == other  # σ_l is not among what it takes

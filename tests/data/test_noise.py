@@ -1,13 +1,22 @@
 """Noise and augmentation: what changes, what stays, and that the seed alone decides."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
+from engines.stacked_runs import both
+from engines.stacked_runs import pictures as stacked_pictures
+from torch import nn
 
+from fedkeel import FedAvg, Task
 from fedkeel.data.federation import Federation
 from fedkeel.data.noise import Augment, ChannelGains, ClassBrightness, add_noise
 from fedkeel.data.partition import DirichletByClient
 from fedkeel.data.sources import Dataset
 from fedkeel.errors import ConfigError, DataError
+from fedkeel.experiments.expression import parse_augment
+from fedkeel.streams import Stream
 
 torch.set_num_threads(1)
 
@@ -107,6 +116,11 @@ def test_noise_on_something_else_than_pictures_is_refused():
         (lambda: Augment(pad=-1), "pad is -1; use 0 or a positive whole number"),
         (lambda: Augment(pad=1.5), "pad is 1.5; use 0 or a positive whole number"),
         (lambda: Augment(4), "flip is 4; use True or False"),
+        (lambda: Augment(flip_probability=2), "flip_probability is 2; use a number from 0 to 1"),
+        (lambda: Augment(crop_probability=True), "crop_probability is True; use a number from 0 to 1"),
+        (lambda: Augment(pad=0, crop_probability=0.5), "crop_probability has no effect with pad=0: leave"),
+        (lambda: Augment(False, flip_probability=0.1), "flip_probability has no effect with flip=False: le"),
+        (lambda: Augment(grey=0.5), "grey is 0.5; use True or False"),
     ],
 )
 def test_wrong_strengths_are_refused_when_they_are_given(make, message):
@@ -116,8 +130,11 @@ def test_wrong_strengths_are_refused_when_they_are_given(make, message):
 
 def slow_augment(x, augment, drawn):
     """Picture by picture, with the draws made beforehand in the same order."""
-    flip = torch.rand(len(x), 1, generator=drawn) < 0.5 if augment.flip else torch.zeros(len(x), 1)
+    chance = augment.flip_probability
+    flip = torch.rand(len(x), 1, generator=drawn) < chance if augment.flip else torch.zeros(len(x), 1)
     shift = torch.randint(2 * augment.pad + 1, (2, len(x), 1), generator=drawn)
+    if augment.crop_probability < 1:
+        shift[:, (torch.rand(len(x), 1, generator=drawn) >= augment.crop_probability)[:, 0]] = augment.pad
     out = torch.empty_like(x)
     for i, picture in enumerate(x):
         c, h, w = picture.shape
@@ -131,7 +148,16 @@ def slow_augment(x, augment, drawn):
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
 @pytest.mark.parametrize(
-    "augment", [Augment(), Augment(flip=False), Augment(pad=0), Augment(pad=2)], ids=repr
+    "augment",
+    [
+        Augment(),
+        Augment(flip=False),
+        Augment(pad=0),
+        Augment(pad=2),
+        Augment(pad=2, flip_probability=0.2, crop_probability=0.5),
+        Augment(flip_probability=1, crop_probability=0),
+    ],
+    ids=repr,
 )
 def test_augmentation_is_flip_and_crop_of_each_picture(dtype, augment):
     x = pictures(20).to(dtype)
@@ -158,3 +184,44 @@ def test_a_shift_that_may_leave_nothing_of_a_picture_is_refused() -> None:
     pictures = torch.zeros(2, 1, 8, 8, dtype=torch.uint8)
     with pytest.raises(DataError, match="pictures have 8×8 pixels, and a shift by 8 may leave nothing"):
         Augment(pad=8)(pictures, torch.Generator())
+
+
+def test_a_picture_is_mirrored_and_shifted_as_often_as_asked() -> None:
+    one = torch.arange(1, 10, dtype=torch.uint8).view(1, 1, 3, 3)
+    varied = Augment(pad=1, flip_probability=0.1, crop_probability=0.3)(
+        one.expand(20_000, 1, 3, 3), generator()
+    )
+    shifted = (varied == 0).any(3).any(2)[:, 0].float().mean()
+    assert abs(float(shifted) - 0.3 * 8 / 9) < 0.01  # one of the nine shifts is none
+    untouched, mirrored = ((varied == way).all(3).all(2)[:, 0].float().mean() for way in (one, one.flip(3)))
+    assert abs(float(mirrored / (untouched + mirrored)) - 0.1) < 0.01
+
+
+def test_grey_padding_is_zero_after_the_pictures_are_normalised() -> None:
+    """And the same pictures are moved the same way: only the rim differs from black padding."""
+    plain = federation()
+    black, grey = (
+        replace(plain, transform=lambda x: (x.double() - 90) / 20, augment=Augment(grey=grey))
+        for grey in (False, True)
+    )
+    order = [np.arange(6), np.arange(6)]
+    pairs = zip(*(one.batches(1, order, Stream(3)) for one in (black, grey)), strict=True)
+    for (dark, _), (light, _) in pairs:
+        rim = dark == -90 / 20
+        assert rim.any()
+        assert torch.equal(light, torch.where(rim, 0.0, dark))
+
+
+def test_an_augmentation_is_known_by_the_same_text_as_before_its_probabilities() -> None:
+    assert repr(Augment(pad=2)) == "Augment(flip=True, pad=2)"
+    simulator = Augment(crop_probability=0.5, grey=True)
+    assert repr(simulator) == "Augment(flip=True, pad=4, crop_probability=0.5, grey=True)"
+    assert parse_augment(repr(simulator)) == simulator
+
+
+@pytest.mark.parametrize("grey", [False, True])
+def test_the_stacked_engine_sees_the_same_varied_pictures(grey: bool) -> None:
+    augment = Augment(pad=2, crop_probability=0.5, grey=grey)
+    data = replace(stacked_pictures([5, 9, 7]), augment=augment)
+    task = Task(nn.Sequential(nn.Flatten(), nn.Linear(64, 3)).double())
+    assert both(task, data, FedAvg()) < 1e-12

@@ -56,7 +56,7 @@ class EndModel(Wrapper):
     class Up(NamedTuple):
         end: Vector
 
-    def finish(self, walk: Walk, down: Record, client: Record) -> tuple[Record, Record]:
+    def finish(self, walk: Walk, down: Record, client: Record, facts: fk.Facts) -> tuple[Record, Record]:
         return self.Up(walk.end), client
 
 
@@ -119,7 +119,7 @@ def logistic_gradient(at: Vector) -> Vector:
 
 def textbook(algorithm: Algorithm, oracle: Oracle, down: Record, memory: Record) -> Vector:
     """Return the end of the walk, every term of every step written out."""
-    plan: Plan = algorithm.plan(down, memory)
+    plan: Plan = algorithm.plan(down, memory, fk.Facts.of(SAMPLES, SAMPLES, down.x))
     anchor = plan.start if plan.anchor is None else plan.anchor
     sharp, momentum = sharp_of(plan.sharp), plan.momentum
     y = plan.start.clone()

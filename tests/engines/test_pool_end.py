@@ -31,8 +31,8 @@ class Net(nn.Module):
 class Mine(fk.SCAFFOLD):
     """A user's own method with a lambda's worth of change."""
 
-    def plan(self, down, client):
-        return super().plan(down, client)._replace(decay=0.01)
+    def plan(self, down, client, facts):
+        return super().plan(down, client, facts)._replace(decay=0.01)
 
 def show(row):
     if row["round"] == 0:

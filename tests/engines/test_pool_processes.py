@@ -344,8 +344,8 @@ def test_what_a_function_defines_goes_by_value_and_comes_back_as_it_left():
         def enlist(self, x0: fk.Vector) -> Kept:
             return Kept(torch.zeros_like(x0))
 
-        def finish(self, walk, down, client):
-            up, memory = super().finish(walk, down, client)
+        def finish(self, walk, down, client, facts):
+            up, memory = super().finish(walk, down, client, facts)
             return up, Kept(memory.c_i)
 
     plan, loss = Mine.plan, lambda output, target: cross_entropy(output, target, label_smoothing=0.1)

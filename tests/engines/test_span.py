@@ -26,6 +26,7 @@ METHODS = {
     "FedProx": fk.FedProx(),
     "SCAFFOLD": fk.SCAFFOLD(),
     "FedDyn": fk.FedDyn(),
+    "FedDyn by size": fk.FedDyn(by_size=True),
     "FedCM": fk.FedCM(),
     "FedLNAG": fk.FedLNAG(),
     "FedSAM": fk.FedSAM(),

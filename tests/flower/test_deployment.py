@@ -64,6 +64,7 @@ METHODS = (
     "fedavg",
     "scaffold",
     "feddyn(0.1)",
+    "feddyn(0.1, by_size=True)",
     "fedinit(0.1)",
     "fedsagd",
     "relaxed(scaffold, beta=0.1)",

@@ -146,8 +146,8 @@ def test_what_a_function_defines_goes_to_the_nodes_and_comes_back(nodes):
         def enlist(self, x: Tensor) -> Kept:
             return Kept(x.new_zeros(1))
 
-        def finish(self, walk: fk.Walk, down: object, client: Kept) -> tuple[object, Kept]:
-            up, _ = super().finish(walk, down, fk.Algorithm.Client())
+        def finish(self, walk: fk.Walk, down: object, client: Kept, facts: fk.Facts) -> tuple[object, Kept]:
+            up, _ = super().finish(walk, down, fk.Algorithm.Client(), facts)
             return up, Kept(client.count + 1)
 
     class Net(nn.Linear):

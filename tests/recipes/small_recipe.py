@@ -61,6 +61,7 @@ SMALL = Recipe(
         Peaks("there is a best method in between", ("FedAvg", "FedDyn(ours)"), ("IID top",)),
     ),
     assumptions=("The paper does not exist.",),
+    decided_by=("nothing",),
     seeds=3,
     cpu=RecipeScale(
         note="one setup and two seeds",

@@ -25,6 +25,7 @@ def recipe(claim, numbers=""):
         tables=(PaperTable(COLUMNS, numbers),),
         claims=(claim,),
         assumptions=(),
+        decided_by=("nothing",),
         seeds=3,
         cpu=RecipeScale(note="", seeds=3),
     )
@@ -46,7 +47,8 @@ def cells(heading, **scores):
 
 def found(claim, *columns):
     there = {key: cell for column in columns for key, cell in column.items()}
-    return judge(claim, recipe(claim), COLUMNS, there)
+    made = recipe(claim)
+    return judge(claim, made, made.scale("cpu"), COLUMNS, there)
 
 
 ABOVE = better("a is above b", "a", "b", "top")

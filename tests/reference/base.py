@@ -14,11 +14,16 @@ class Method:
     """
 
     kept = ()
+    sizes = ()  # of all clients, in samples
     gamma_from_end = False  # relaxed(aggregate="walk", gamma="end"): γ is the mean of the end models
 
     def __init__(self, x0):
         self.x = np.array(x0, dtype=np.float64)
         self.zero = np.zeros_like(self.x)
+
+    def relative_size(self, i):
+        """Client i's number of samples over the mean of all clients, the authors' weight_list[i]."""
+        return self.sizes[i] * len(self.sizes) / sum(self.sizes)
 
     def broadcast(self):
         return self.x

@@ -155,6 +155,7 @@ def simulate(
 
     plan = schedule(method, rounds, knobs)
     name, first_knobs, _, _ = plan.pop(0)
+    sizes = [len(X) for X, _ in clients]
     stage = Stage(name, np.array(x0, dtype=np.float64), first_knobs)
     history = []
     for r in range(rounds):
@@ -162,6 +163,7 @@ def simulate(
             name, next_knobs, _, memory = plan.pop(0)
             stage = hand_over(stage, name, next_knobs, memory)
         assert len(set(cohorts[r])) == len(cohorts[r]), "a client is in a cohort once"
+        stage.method.sizes = sizes
         happened = one_round(stage, r, cohorts[r], make_local, weights, population)
         history.append({"x": stage.method.x.copy()} | stage.state() | happened)
     return history

@@ -21,24 +21,31 @@ class FedAvgM(FedAvg):
 
 
 class FedAdam(FedAvg):
-    """Reddi et al.: Adam on the server, without bias correction, v₀ = τ²."""
+    """Reddi et al.: Adam on the server; v₀ = τ² and no bias correction unless asked."""
 
     kept = ("m", "v")
 
-    def __init__(self, x0, server_lr=0.1, beta1=0.9, beta2=0.99, tau=1e-3):
+    def __init__(self, x0, server_lr=0.1, beta1=0.9, beta2=0.99, tau=1e-3, v0=None, bias_correction=False):
         super().__init__(x0, server_lr)
-        self.beta1, self.beta2, self.tau = beta1, beta2, tau
-        self.m = self.zero
-        self.v = np.full_like(self.x, tau**2)
+        self.beta1, self.beta2, self.tau, self.bias_correction = beta1, beta2, tau, bias_correction
+        self.m, self.t = self.zero, 0
+        self.v = np.full_like(self.x, tau**2 if v0 is None else v0)
 
     def server(self, mean, share):
         D = mean["D"]
+        self.t += 1
         self.m = self.beta1 * self.m + (1 - self.beta1) * D
         self.v = self.second_moment(D**2)
-        self.x = self.x + self.server_lr * self.m / (np.sqrt(self.v) + self.tau)
+        m, v = self.m, self.v
+        if self.bias_correction:
+            m, v = m / (1 - self.beta1**self.t), self.unbiased(v)
+        self.x = self.x + self.server_lr * m / (np.sqrt(v) + self.tau)
 
     def second_moment(self, square):
         return self.beta2 * self.v + (1 - self.beta2) * square
+
+    def unbiased(self, v):
+        return v / (1 - self.beta2**self.t)
 
 
 class FedYogi(FedAdam):
@@ -49,10 +56,13 @@ class FedYogi(FedAdam):
 
 
 class FedAdagrad(FedAdam):
-    """Reddi et al.: v only grows; β1 = 0."""
+    """Reddi et al.: v only grows, and a sum has no bias; β1 = 0."""
 
-    def __init__(self, x0, server_lr=0.1, beta1=0.0, tau=1e-3):
-        super().__init__(x0, server_lr, beta1=beta1, tau=tau)
+    def __init__(self, x0, server_lr=0.1, beta1=0.0, **knobs):
+        super().__init__(x0, server_lr, beta1=beta1, **knobs)
 
     def second_moment(self, square):
         return self.v + square
+
+    def unbiased(self, v):
+        return v

@@ -229,7 +229,7 @@ def sample_cases() -> list[Compared]:
 
 
 def _theorem_12(s: fi.Sampling, L: float, U: float, spread: float) -> Callable[[], Any]:
-    return lambda: fi.theorem_12(s, beta=0.0, L=L, U=U, sigma_l=spread)
+    return lambda: fi.theorem_12(s, beta=0.0, L=L, U=U, sample_spread=spread)
 
 
 def _theorem_15(s: fi.Sampling, L: float) -> Callable[[], Any]:

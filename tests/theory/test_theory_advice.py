@@ -118,8 +118,20 @@ def test_with_mu_the_adviser_has_theorems_4_and_9():
 
 def test_theorem_12_takes_the_spread_of_single_samples():
     g = but(sample_spread=2.0, sample_gradient=5.0, B=4)
-    assert (g.spread, g.sampling.L_G, g.sampling.B) == (2.0, 5.0, 4)
-    assert (BASE.spread, BASE.sampling.L_G) == (pytest.approx(math.sqrt(0.1)), 2.0)
+    assert (g.sampling.L_G, g.sampling.B, BASE.sampling.L_G) == (5.0, 4, 2.0)
+    found = {check.theorem: check.value for check in advice.theorem_checks(g)}["Theorem 12"]
+    assert found == fedinit.theorem_12(g.sampling, beta=g.beta, L=g.L, U=g.U, sample_spread=2.0).value
+
+
+def test_without_the_spread_of_single_samples_there_is_no_theorem_12_and_the_caveats_ask_for_it():
+    assert "Theorem 12" not in {check.theorem for check in advice.theorem_checks(BASE)}
+    assert any("sample_spread" in text for text in advice.caveats(BASE))
+    assert not any("sample_spread" in text for text in advice.caveats(but(sample_spread=2.0)))
+
+
+def test_the_catalogue_flags_a_largest_distance_below_the_average_one():
+    bound = CATALOGUE["fedinit-12"].bound(BoundParameters(sample_spread=0.5, sigma_l2=4.0), "repaired")
+    assert [c.name for c in bound.violated] == ["sample_spread ≥ σ_l"]
 
 
 def test_every_verdict_says_holds_or_by_how_much_not():

@@ -171,16 +171,16 @@ SAMPLING = fi.Sampling(N=2, C=10, S=5, K=2, T=16, c=0.25, L_G=3.0)
 def test_theorem_12_in_both_forms():
     # q = cKL = 0.25·2·2 = 1; A = 2·6·3/((1+2β)·2) at β = 0.25: 36/3 = 12; NUK = 2·U·2 = 12 at U = 3
     # t0 = √(12/12)·√16 = 4; each half = √12·√(12·16)/50 = 48/50
-    printed = fi.theorem_12(SAMPLING, beta=0.25, L=2.0, U=3.0, sigma_l=6.0, form="as_printed")
+    printed = fi.theorem_12(SAMPLING, beta=0.25, L=2.0, U=3.0, sample_spread=6.0, form="as_printed")
     assert printed.constants["t0"] == pytest.approx(4)
     assert printed.value == pytest.approx(2 * 48 / 50)
     # whole rounds: at t0 = 5 the growth is e^{H_15 − H_3}, H_15 = 3.318229, H_3 = 11/6
-    repaired = fi.theorem_12(SAMPLING, beta=0.25, L=2.0, U=3.0, sigma_l=6.0)
+    repaired = fi.theorem_12(SAMPLING, beta=0.25, L=2.0, U=3.0, sample_spread=6.0)
     assert repaired.constants["t0"] == 5
     assert repaired.value == pytest.approx((12 * 5 + 12 * math.exp(3.3182289932 - 11 / 6)) / 50)
     # without noise A = 0 and t0 = 0 is no round: repaired takes t0 = 1, 12·1/50
-    assert fi.theorem_12(SAMPLING, beta=0.25, L=2.0, U=3.0, sigma_l=0.0, form="as_printed").value == 0
-    quiet = fi.theorem_12(SAMPLING, beta=0.25, L=2.0, U=3.0, sigma_l=0.0)
+    assert fi.theorem_12(SAMPLING, beta=0.25, L=2.0, U=3.0, sample_spread=0.0, form="as_printed").value == 0
+    quiet = fi.theorem_12(SAMPLING, beta=0.25, L=2.0, U=3.0, sample_spread=0.0)
     assert quiet.value == pytest.approx(12 / 50)
 
 
@@ -190,17 +190,17 @@ def test_theorem_12_sums_from_the_round_before_t0():
     s = replace(SAMPLING, T=100)
     H_99 = math.fsum(1 / k for k in range(1, 100))
     assert math.exp(H_99) == pytest.approx(177, abs=0.5)
-    bound = fi.theorem_12(s, beta=0.0, L=2.0, U=1000.0, sigma_l=6.0)
+    bound = fi.theorem_12(s, beta=0.0, L=2.0, U=1000.0, sample_spread=6.0)
     assert bound.constants["t0"] == 2
     assert bound.terms["after t0"] == pytest.approx(18 * math.exp(H_99) / 50)
     # t0 = 1: the first round has the rate c, so one more 1 in the sum
-    early = fi.theorem_12(s, beta=0.0, L=2.0, U=3000.0, sigma_l=6.0)
+    early = fi.theorem_12(s, beta=0.0, L=2.0, U=3000.0, sample_spread=6.0)
     assert early.constants["t0"] == 1
     assert early.terms["after t0"] == pytest.approx(18 * math.exp(1 + H_99) / 50)
 
 
 def test_minibatches_meet_a_sample_more_often():
-    args = {"beta": 0.0, "L": 2.0, "U": 3.0, "sigma_l": 0.0}
+    args = {"beta": 0.0, "L": 2.0, "U": 3.0, "sample_spread": 0.0}
     one, four = (fi.theorem_12(replace(SAMPLING, B=B), **args).value for B in (1, 4))
     assert four == pytest.approx(4 * one)
 
@@ -209,10 +209,10 @@ def test_theorem_12_needs_a_beta_that_shrinks():
     # φ(t) = (1 + 0.5/t)²: φ(1)/φ(2) = (1.5/1.25)² = 1.44, so β ≤ 0.22 in round 2
     assert fi.beta_limit_at(2, SAMPLING, 2.0) == pytest.approx(0.22)
     assert fi.beta_limit_at(1, SAMPLING, 2.0) == math.inf
-    bound = fi.theorem_12(SAMPLING, beta=0.1, L=2.0, U=3.0, sigma_l=6.0)
+    bound = fi.theorem_12(SAMPLING, beta=0.1, L=2.0, U=3.0, sample_spread=6.0)
     limit = ((1 + 0.5 / 15) ** 2 / (1 + 0.5 / 16) ** 2 - 1) / 2
     assert bound.violated[0].factor == pytest.approx(0.1 / limit)
-    negative = fi.theorem_12(SAMPLING, beta=-0.5, L=2.0, U=3.0, sigma_l=6.0)
+    negative = fi.theorem_12(SAMPLING, beta=-0.5, L=2.0, U=3.0, sample_spread=6.0)
     assert negative.value == math.inf
     assert [c.name for c in negative.violated] == ["β ≥ 0"]
 
@@ -268,7 +268,7 @@ def test_theorem_15_names_a_bad_schedule():
 
 
 def test_excess_risk_adds_up():
-    g = fi.theorem_12(SAMPLING, beta=0.0, L=2.0, U=3.0, sigma_l=6.0)
+    g = fi.theorem_12(SAMPLING, beta=0.0, L=2.0, U=3.0, sample_spread=6.0)
     o = fi.theorem_4(replace(RUN, beta=0.0), mu=0.4, **NOISE)
     assert fi.excess_risk(g, o).value == pytest.approx(g.value + o.value)
     void = fi.theorem_4(replace(RUN, beta=0.1), mu=0.4, **NOISE)
@@ -276,10 +276,13 @@ def test_excess_risk_adds_up():
 
 
 def test_rates_and_steps():
-    assert fi.step_theorem_1(4, 2, 8) == 0.5
-    assert fi.rate_theorem_1(4, 2, 8) == 1 / 8
+    assert fi.step_theorem_1(4, 2, 8, "as_printed") == pytest.approx(0.5)
+    assert fi.step_theorem_1(4, 2, 8) == pytest.approx(math.sqrt(0.5) / 2)
+    assert fi.rate_theorem_1(4, 2, 8, "as_printed") == 1 / 8
+    assert fi.rate_theorem_1(4, 2, 8) == pytest.approx(1 / math.sqrt(32))
     assert fi.step_theorem_4(4, 2, 8, lam=0.25, mu=2.0) == pytest.approx(math.log(64) / 8)
-    assert fi.rate_theorem_4(4, 2, 8) == 1 / 64
+    assert fi.rate_theorem_4(4, 2, 8, "as_printed") == 1 / 64
+    assert fi.rate_theorem_4(4, 2, 8) == 1 / 32
     assert fi.step_theorem_6(4) == 0.25
     assert fi.rate_theorem_6(4, 2, 8, "as_printed") == 1 / 64
     assert fi.rate_theorem_6(4, 2, 8) == 1 / 4
@@ -501,9 +504,9 @@ samplings = st.builds(
 
 @given(samplings, st.floats(-0.6, 1), st.floats(1e-3, 100), upto(10), forms)
 def test_generalisation_is_never_nan_and_beta_zero_is_the_worst(s, beta, L, sigma_l, form):
-    bound = fi.theorem_12(s, beta=beta, L=L, U=1.0, sigma_l=sigma_l, form=form)
+    bound = fi.theorem_12(s, beta=beta, L=L, U=1.0, sample_spread=sigma_l, form=form)
     assert not math.isnan(bound.value)
-    plain = fi.theorem_12(s, beta=0.0, L=L, U=1.0, sigma_l=sigma_l, form=form)
+    plain = fi.theorem_12(s, beta=0.0, L=L, U=1.0, sample_spread=sigma_l, form=form)
     if beta >= 0 and form == "as_printed":
         assert bound.value <= plain.value * (1 + 1e-9)
         gain = (1 + 2 * beta) ** (-1 / (1 + s.c * s.K * L))  # Remark 14
@@ -528,7 +531,7 @@ def test_a_bound_tabulates_against_any_parameter():
 @given(samplings, st.integers(1, 100), st.floats(1e-2, 10))
 def test_more_clients_a_round_and_more_rounds_loosen_theorem_12(s, more, L):
     def value(s: fi.Sampling) -> float:
-        return fi.theorem_12(s, beta=0.0, L=L, U=1.0, sigma_l=1.0, form="as_printed").value
+        return fi.theorem_12(s, beta=0.0, L=L, U=1.0, sample_spread=1.0, form="as_printed").value
 
     assert value(replace(s, T=s.T + more)) >= value(s) * (1 - 1e-9)
     assert value(replace(s, N=s.N + more, C=s.C + more)) * (s.C + more) >= value(s) * s.C * (1 - 1e-9)
@@ -540,7 +543,8 @@ def test_the_gain_of_beta_fades_as_k_grows():
     def gain(K: int) -> float:
         s = replace(SAMPLING, K=K)
         at = [
-            fi.theorem_12(s, beta=b, L=2.0, U=3.0, sigma_l=6.0, form="as_printed").value for b in (0.0, 0.1)
+            fi.theorem_12(s, beta=b, L=2.0, U=3.0, sample_spread=6.0, form="as_printed").value
+            for b in (0.0, 0.1)
         ]
         return at[1] / at[0]
 
@@ -569,12 +573,12 @@ def test_edges_of_the_conditions():
 def test_theorem_12_as_printed_says_when_t0_is_no_round():
     # t0 = √(A/(NUK))·√T = 4√(σ_l/6) at U = 3, β = 0.25 (above): σ_l = 6/64 gives ½, 6·64 gives 32 > T = 16
     args = {"beta": 0.25, "L": 2.0, "U": 3.0, "form": "as_printed"}
-    early = fi.theorem_12(SAMPLING, sigma_l=6 / 64, **args)
+    early = fi.theorem_12(SAMPLING, sample_spread=6 / 64, **args)
     assert factor(early.conditions, "t0 ≥ 1") == pytest.approx(2)
-    late = fi.theorem_12(SAMPLING, sigma_l=6 * 64, **args)
+    late = fi.theorem_12(SAMPLING, sample_spread=6 * 64, **args)
     assert factor(late.conditions, "t0 ≤ T") == pytest.approx(2)
     # repaired stays at t0 = T: NUK·16/50 + A·e^{1/15}/50 with A = 12·64
-    stays = fi.theorem_12(SAMPLING, sigma_l=6 * 64, **args | {"form": "repaired"})
+    stays = fi.theorem_12(SAMPLING, sample_spread=6 * 64, **args | {"form": "repaired"})
     assert stays.value == pytest.approx((12 * 16 + 12 * 64 * math.exp(1 / 15)) / 50)
 
 

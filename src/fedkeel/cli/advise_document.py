@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fedkeel.cli.advise_lines import advice_lines
 from fedkeel.cli.advise_page import headline, limit_rows, predicted_text, stability_rows
 from fedkeel.experiments.constants_page import constant_notes, constants_table
-from fedkeel.report.page.document import Document, Facts, Section, Table, Text, Tone, Verdict
+from fedkeel.report.page.document import Document, FactList, Section, Table, Text, Tone, Verdict
 
 if TYPE_CHECKING:
     from fedkeel.cli.advise_values import AdvicePage
@@ -31,7 +31,7 @@ def advice_document(page: AdvicePage) -> Document:
             Section(
                 id="advice",
                 title="Advice",
-                blocks=(Facts(id="lines", rows=tuple((name, text) for name, _, text in advice)),),
+                blocks=(FactList(id="lines", rows=tuple((name, text) for name, _, text in advice)),),
             ),
             Section(
                 id="rates",
@@ -44,7 +44,7 @@ def advice_document(page: AdvicePage) -> Document:
                     _limits(
                         "beta", f"Range of β for relaxed initialisation (asked: {inputs.beta:g})", page.betas
                     ),
-                    Facts(
+                    FactList(
                         id="rounds",
                         rows=(
                             ("loss to reach", f"ε = {inputs.epsilon:.3g} (Corollary 4.8, repaired)"),

@@ -36,7 +36,13 @@ _VALUES: dict[str, tuple[float, ...]] = {
     "N": (1, 2, 5, 10, 20, 50, 100),
     "beta": (0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 0.1, 0.15),
 }
-_WHOLE = ("T", "K", "N", "C", "S")
+_WHOLE = ("T", "K", "N", "C", "S", "B")
+_OF_SAMPLES = (
+    "sigma_l2",
+    "L_G",
+    "U",
+    "S",
+)  # given one of these, a default sample_spread would be of another run
 _WIDE = 4  # more curves than this are lines of the table instead of columns
 _FORMS = {"both": ("repaired", "as_printed"), "repaired": ("repaired",), "as_printed": ("as_printed",)}
 
@@ -75,7 +81,7 @@ def bounds(
     if not names:
         _list(as_json=as_json)
         return
-    parameters = _parameters(advice, constant)
+    parameters = _parameters(names, advice, constant)
     grid = _grid(over, values, parameters)
     forms = _FORMS.get(form)
     if forms is None:
@@ -135,7 +141,7 @@ def _chosen(names: list[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _parameters(file: Path | None, settings: list[str] | None) -> BoundParameters:
+def _parameters(names: list[str], file: Path | None, settings: list[str] | None) -> BoundParameters:
     """Return the constants: the defaults, those of a file, those given one by one."""
     from fedkeel.theory.catalogue import BoundParameters  # noqa: PLC0415
 
@@ -147,7 +153,18 @@ def _parameters(file: Path | None, settings: list[str] | None) -> BoundParameter
             hint = f"; {did_you_mean(name, known)}" if equals else ", as L=20"
             raise ConfigError(f"--constant {setting!r}: write NAME=NUMBER{hint}")
         values[name] = _number(name, text)
+    _ask_for_spread(names, values)
     return BoundParameters(**{name: int(x) if name in _WHOLE else x for name, x in values.items()})  # type: ignore[arg-type]
+
+
+def _ask_for_spread(names: list[str], values: dict[str, float]) -> None:
+    """Refuse Theorem 12 for a described run whose largest distance of a sample's gradient is not given."""
+    described = [name for name in _OF_SAMPLES if name in values]
+    if "fedinit-12" in names and described and "sample_spread" not in values:
+        raise ConfigError(
+            f"fedinit-12 with a given {described[0]}: give also --constant sample_spread=…, the largest "
+            "distance of a sample's gradient from its client's mean (σ_l does not bound it; 2·L_G does)"
+        )
 
 
 def _from_advice(file: Path) -> dict[str, float]:
@@ -155,10 +172,14 @@ def _from_advice(file: Path) -> dict[str, float]:
     try:
         table = parse_object(file.read_bytes())
         run, found = table["run"], {name: one["value"] for name, one in table["constants"].items()}
-        numbers = {name: run[name] for name in ("T", "K", "N", "C", "S", "beta", "eta_g", "epsilon", "theta")}
+        numbers = {
+            name: run[name] for name in ("T", "K", "N", "C", "S", "B", "beta", "eta_g", "epsilon", "theta")
+        }
         numbers |= {
             name: found[name] for name in ("L", "sigma_l2", "sigma_g2", "L_G", "U", "mu", "tau1", "tau2")
         }
+        numbers["sample_spread"] = found["sample_spread"]
+        numbers["L_G"] = max(found["L_G"], found["sample_gradient"] or 0.0)  # Theorems 12 and 15 take it
         numbers["D"] = table["constants"]["D"]["high"]
         numbers |= {f"semi_{name}": found[name] for name in ("a", "b", "alpha", "beta")}
         numbers |= {"a": found["interpolation_a"], "b": found["interpolation_b"]}

@@ -83,6 +83,13 @@ On = Annotated[
 Parallel = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="Runs at a time; by default one per core.")
 ]
+Reading = Annotated[
+    Literal["printed", "authors"],
+    typer.Option(
+        help="printed: the paper's text alone; authors: as public code of its authors, or of its baselines', "
+        "runs it."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 
 PilotRounds = Annotated[int, typer.Option(min=1, help="Rounds of the pilot.", rich_help_panel=_PILOT)]

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from fedkeel.cli import options as opt
 from fedkeel.experiments.recipes import all_recipes, find_recipe
-from fedkeel.experiments.recipes.recipe import CPU, PAPER, SMOKE
+from fedkeel.experiments.recipes.recipe import CPU, PAPER, PRINTED, SMOKE
 from fedkeel.progress import as_lines, console, shown_time
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ fedkeel recipes --json > recipes.json"""
 _SHOW = """[bold]Examples[/]
 
 fedkeel recipes show fedsagd/table2
+
+fedkeel recipes show fedinit/table6 --reading authors
 
 fedkeel recipes show rethinking/figure1 --json > figure1.json"""
 
@@ -80,16 +82,22 @@ def recipes(context: typer.Context, as_json: opt.Json = False) -> None:
 
 
 def show(
-    name: Annotated[str, typer.Argument(help="Recipe, as fedsagd/table2.")], as_json: opt.Json = False
+    name: Annotated[str, typer.Argument(help="Recipe, as fedsagd/table2.")],
+    reading: opt.Reading = PRINTED,
+    as_json: opt.Json = False,
 ) -> None:
-    """Show one recipe: its settings, the paper's table, its claims, its assumptions and its scales."""
-    recipe = find_recipe(name)
+    """Show one recipe: settings, the paper's table, claims, assumptions, scales, similarity numbers."""
+    recipe = find_recipe(name).read(reading)
     if as_json:
         print(json.dumps(_facts(recipe, whole=True), ensure_ascii=False, indent=2))
         return
     from fedkeel.experiments.reproduce.judging import judge_in_paper  # noqa: PLC0415  heavy
+    from fedkeel.experiments.reproduce.page import reading_note  # noqa: PLC0415
+    from fedkeel.experiments.reproduce.similarity import why_decisive  # noqa: PLC0415
 
-    lines = [f"{recipe.name}: {recipe.title}", ""]
+    other = "".join(f"; also: --reading {one}" for one in recipe.readings if one != recipe.reading)
+    lines = [f"{recipe.name}: {recipe.title}"]
+    lines += [f"Reading {recipe.reading}: {reading_note(recipe).rstrip('.')}{other}", ""]
     for setup_name, setup in recipe.setups.items():
         settings = ", ".join(f"{key}={value}" for key, value in setup.settings.items())
         study = "" if setup.study is None else f"; measured by {setup.study}"
@@ -101,6 +109,7 @@ def show(
     lines += ["", *_printed_tables(recipe), "Claims", ""]
     for claim in recipe.claims:
         lines.append(f"- {claim.text} (in the paper's numbers: {judge_in_paper(claim, recipe)})")
+        lines.append(f"  decided by: {why_decisive(claim, recipe)}")
     lines += ["", "Assumptions", "", *(f"- {text}" for text in recipe.assumptions), "", "Scales", ""]
     for scale_name in (PAPER, CPU, SMOKE):
         scale = recipe.scale(scale_name)
@@ -108,7 +117,22 @@ def show(
         missing = "".join(f"; missing: {what}" for what in found["missing"])
         needed = f"{_shown_needs(found)}, {scale.seeds} seeds{missing}"
         lines.append(f"- {scale_name}: {needed}: {scale.note}")
+    lines += ["", *_similarity(recipe)]
     console().print("\n".join(lines), markup=False, soft_wrap=True)
+
+
+def _similarity(recipe: Recipe) -> list[str]:
+    """Return how like the paper's experiment the scale cpu is."""
+    from fedkeel.experiments.reproduce.outcome import (  # noqa: PLC0415  heavy
+        SIMILARITY_HEADINGS,
+        similarity_rows,
+    )
+    from fedkeel.experiments.reproduce.similarity import compare_all  # noqa: PLC0415
+
+    rows = similarity_rows(compare_all(recipe, recipe.scale(CPU)))
+    if not rows:
+        return ["Similarity numbers: nothing is trained"]
+    return ["Similarity numbers, the paper's and those of scale cpu", "", as_lines(SIMILARITY_HEADINGS, rows)]
 
 
 def _needs(recipe: Recipe, scale_name: str) -> dict[str, Any]:
@@ -128,6 +152,8 @@ def _facts(recipe: Recipe, *, whole: bool = False) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "name": recipe.name,
         "title": recipe.title,
+        "reading": recipe.reading,
+        "readings": list(recipe.readings),
         "claims": [claim.text for claim in recipe.claims],
         "setups": list(recipe.setups),
         "rows": list(recipe.rows),
@@ -137,6 +163,12 @@ def _facts(recipe: Recipe, *, whole: bool = False) -> dict[str, Any]:
         },
     }
     if whole:
+        from fedkeel.experiments.reproduce.similarity import compare_all, decisive  # noqa: PLC0415  heavy
+
+        facts["decided_by"] = {claim.text: list(decisive(claim, recipe)) for claim in recipe.claims}
+        facts["similarity"] = {
+            name: [one.as_dict() for one in compare_all(recipe, recipe.scale(name))] for name in (CPU, SMOKE)
+        }
         facts["assumptions"] = list(recipe.assumptions)
         facts["settings"] = {name: dict(setup.settings) for name, setup in recipe.setups.items()}
         facts["methods"] = {

@@ -19,6 +19,7 @@ from fedkeel.cli import options as opt
 from fedkeel.cli.resuming import resumable, say_what_is_there
 from fedkeel.errors import ConfigError, Diverged
 from fedkeel.experiments.recipes import find_recipe
+from fedkeel.experiments.recipes.recipe import PRINTED
 from fedkeel.options import Execution
 from fedkeel.progress import as_lines, console, shown_time
 
@@ -35,9 +36,11 @@ fedkeel reproduce fedsagd/table2 --scale cpu --only emnist --methods fedavg,feds
 
 fedkeel reproduce fedinit/figure1b --scale smoke
 
+fedkeel reproduce fedinit/table6 --reading authors
+
 fedkeel reproduce rethinking/table1 --scale paper --dry-run
 
-fedkeel reproduce fedinit/table1 --scale paper --on ray --address head:6379 --out /shared/reproduce
+fedkeel reproduce fedinit/table4 --scale paper --on ray --address head:6379 --out /shared/reproduce
 
 Run the same line again to go on: finished runs are not repeated, and recipes that need the same runs share
 them."""
@@ -56,6 +59,7 @@ def reproduce(
         ScaleName,
         typer.Option(help="paper: as printed; cpu: an hour or two on two cores; smoke: seconds."),
     ] = "cpu",
+    reading: opt.Reading = PRINTED,
     only: Annotated[
         str | None, typer.Option(metavar="SETUP,…", help="Setups to run, as emnist,cifar10; all by default.")
     ] = None,
@@ -98,7 +102,7 @@ def reproduce(
     if histories is not None and histories.is_file():
         raise ConfigError(f"--histories {histories}: that is a file: name a directory")
     made = plan(
-        find_recipe(name),
+        find_recipe(name).read(reading),
         scale,
         out,
         only=_listed(only),
@@ -134,6 +138,11 @@ def reproduce(
 
 def _print_dry_run(plan: RecipePlan, there: dict[Path, Any], workers: int, *, as_json: bool) -> None:
     from fedkeel.experiments.reproduce.estimate import job_seconds, needs, plan_seconds  # noqa: PLC0415
+    from fedkeel.experiments.reproduce.outcome import (  # noqa: PLC0415
+        SIMILARITY_HEADINGS,
+        similarity_of,
+        similarity_rows,
+    )
 
     seconds = plan_seconds(plan, there, workers)
     missing = needs(plan.recipe, plan.scale_name).missing
@@ -148,12 +157,16 @@ def _print_dry_run(plan: RecipePlan, there: dict[Path, Any], workers: int, *, as
         }
         for directory, job in plan.distinct.items()
     ]
+    similarity = similarity_of(plan)
     if as_json:
-        print(
-            json.dumps(
-                {"runs": jobs, "seconds": round(seconds), "missing": missing}, ensure_ascii=False, indent=2
-            )
-        )
+        facts = {
+            "reading": plan.recipe.reading,
+            "runs": jobs,
+            "seconds": round(seconds),
+            "missing": missing,
+            "similarity": [one.as_dict() for one in similarity],
+        }
+        print(json.dumps(facts, ensure_ascii=False, indent=2))
         return
     headings = ("run", "method", "rounds", "estimate")
     rows = [
@@ -166,6 +179,8 @@ def _print_dry_run(plan: RecipePlan, there: dict[Path, Any], workers: int, *, as
         for directory, job in reversed(plan.distinct.items())
     ]
     print(as_lines(headings, rows))
+    if similarity:
+        print(f"\nSimilarity numbers\n\n{as_lines(SIMILARITY_HEADINGS, similarity_rows(similarity))}")
     left = len(jobs) - len(there)
     lines = [f"\n{left} of {len(jobs)} runs are left: about {shown_time(seconds)}, {workers} at a time"]
     lines += [f"missing: {what}" for what in missing]
@@ -212,4 +227,5 @@ def _listed(text: str | None) -> list[str]:
 def _command(plan: RecipePlan, only: str | None, methods: str | None, seeds: int | None) -> str:
     given = (("only", only), ("methods", methods), ("seeds", seeds))
     more = "".join(f" --{key} {value}" for key, value in given if value is not None)
-    return f"fedkeel reproduce {plan.recipe.name} --scale {plan.scale_name}{more}"
+    reading = "" if plan.recipe.reading == PRINTED else f" --reading {plan.recipe.reading}"
+    return f"fedkeel reproduce {plan.recipe.name} --scale {plan.scale_name}{reading}{more}"

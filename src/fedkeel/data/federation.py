@@ -252,6 +252,15 @@ class Federation:
         """Return the number of samples of every client that can be drawn."""
         return self.offsets.diff()[: len(self)]
 
+    @property
+    def mean_size(self) -> float:
+        """Return the mean number of samples of the clients that can be drawn; it costs one look-up."""
+        return int(self.offsets[len(self)]) / len(self)
+
+    def size(self, client: int) -> int:
+        """Return a client's number of samples."""
+        return int(self.offsets[client + 1] - self.offsets[client])
+
     def rows(self, client: int) -> Tensor:
         """Return the indices of a client's samples in the pool."""
         if not 0 <= client < len(self.offsets) - 1:
@@ -309,10 +318,16 @@ class Federation:
             generator = torch.Generator().manual_seed(stream.branch("augment").integer())
         for block in _blocks(order):
             x, y = self.pick(rows[torch.from_numpy(np.concatenate(block))])
-            if self.augment is not None and generator is not None:
-                x = self.augment(x, generator)
             sizes = [len(batch) for batch in block]
-            yield from zip(split(self.prepare(x), sizes), split(y, sizes), strict=True)
+            yield from zip(split(self._prepare_varied(x, generator), sizes), split(y, sizes), strict=True)
+
+    def _prepare_varied(self, x: Tree, generator: torch.Generator | None) -> Tree:
+        """Return stored samples as the model takes them, varied where a generator is given."""
+        if self.augment is None or generator is None:
+            return self.prepare(x)
+        if getattr(self.augment, "after_transform", False):
+            return self.augment(self.prepare(x), generator)
+        return self.prepare(self.augment(x, generator))
 
     def prepare(self, x: Tree) -> Tree:
         """Return stored samples as the model takes them."""

@@ -5,7 +5,7 @@ noisy pictures as bytes again. Keyed by a seed and the client's or class's numbe
 every engine and costs nothing in training. The test set stays clean.
 
 Augmentation is a property of training: the federation applies it to the bytes of each batch, before
-they are scaled, with a generator keyed by (seed, round, client).
+they are scaled (after, where its `after_transform` is true), with a generator keyed by (seed, round, client).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from torch.nn import functional
 from fedkeel.data.federation import Federation
 from fedkeel.data.samples import InMemory
 from fedkeel.errors import ConfigError, DataError
+from fedkeel.frozen import added, show
 from fedkeel.streams import Stream
 from fedkeel.trees import Tree, described
 
@@ -98,21 +99,42 @@ def add_noise(federation: Federation, *noises: PictureNoise, seed: int = 0) -> F
     return replace(federation, pool=InMemory(x, y), index=index, origin={**federation.origin, **described})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Augment:
     """Mirror each picture with probability ½, and shift it by up to `pad` pixels, filling with black.
 
-    The usual 4 pixels for CIFAR, 8 for Tiny-ImageNet.
+    The usual 4 pixels for CIFAR, 8 for Tiny-ImageNet. `flip_probability` and `crop_probability` say how
+    likely a picture is mirrored and shifted; `grey=True` fills after the pictures are normalised, with zeros,
+    which is the mean colour. FL-Simulator runs `Augment(crop_probability=0.5, grey=True)`.
     """
 
     flip: bool = True
     pad: int = 4
+    flip_probability: float = added(0.5)
+    crop_probability: float = added(1.0)
+    grey: bool = added(False)
+
+    __repr__ = show
+
+    @property
+    def after_transform(self) -> bool:
+        """Tell the federation to normalise the pictures first."""
+        return self.grey
 
     def __post_init__(self) -> None:
         if not isinstance(self.flip, bool):
             raise ConfigError(f"{self}: flip is {self.flip!r}; use True or False")
         if isinstance(self.pad, bool) or not isinstance(self.pad, Integral) or self.pad < 0:
             raise ConfigError(f"{self}: pad is {self.pad!r}; use 0 or a positive whole number of pixels")
+        for name, used in (("flip_probability", self.flip), ("crop_probability", self.pad > 0)):
+            given = getattr(self, name)
+            if isinstance(given, bool) or not isinstance(given, Real) or not 0 <= given <= 1:
+                raise ConfigError(f"{self}: {name} is {given!r}; use a number from 0 to 1")
+            if not used and given != type(self).__dataclass_fields__[name].default:
+                without = "flip=False" if name.startswith("flip") else "pad=0"
+                raise ConfigError(f"{self}: {name} has no effect with {without}: leave one of them out")
+        if not isinstance(self.grey, bool):
+            raise ConfigError(f"{self}: grey is {self.grey!r}; use True or False")
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """Vary a batch (n, c, h, w) of bytes or floats; one gather for all its pictures."""
@@ -125,9 +147,12 @@ class Augment:
             )
         columns = torch.arange(width).expand(n, width)
         if self.flip:
-            mirrored = torch.rand(n, 1, generator=generator) < 0.5
+            mirrored = torch.rand(n, 1, generator=generator) < self.flip_probability
             columns = torch.where(mirrored, columns.flip(1), columns)
         shift = torch.randint(2 * self.pad + 1, (2, n, 1), generator=generator)
+        if self.crop_probability < 1:
+            cropped = torch.rand(n, 1, generator=generator) < self.crop_probability
+            shift = torch.where(cropped, shift, self.pad)
         rows, columns = torch.arange(height) + shift[0], columns + shift[1]
         pixels = rows[:, :, None] * (width + 2 * self.pad) + columns[:, None, :]
         padded = functional.pad(x, (self.pad,) * 4).flatten(2)

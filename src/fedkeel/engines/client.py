@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 import torch
 
-from fedkeel.algorithm import Plan, Walk
+from fedkeel.algorithm import Facts, Plan, Walk
 from fedkeel.attacks import AttackView
 from fedkeel.data.federation import Batch
 from fedkeel.engines.contract import ClientOutcome, ClientResult, RoundRequest, Upload
@@ -41,6 +41,17 @@ def minibatches(settings: RunSettings, round: int, client: int) -> list[np.ndarr
     return settings.work.order(samples, stream.numpy())
 
 
+def facts_of(
+    settings: RunSettings, request: RoundRequest, clients: int | Sequence[int], like: Vector
+) -> Facts:
+    """Return what a method may know of a client, or of several."""
+    federation = settings.federation
+    mean = federation.mean_size if request.mean_samples is None else request.mean_samples
+    if isinstance(clients, int):
+        return Facts.of(federation.size(clients), mean, like)
+    return Facts.of([federation.size(client) for client in clients], mean, like)
+
+
 def pace_of(settings: RunSettings, request: RoundRequest, steps: int) -> Pace:
     """Return the pace of a client that takes that many steps in a round."""
     rates = settings.work.rates(request.round, settings.rounds, steps)
@@ -64,7 +75,8 @@ def run_client(
     """Let one client do its round: plan, walk, finish, and measure what probes asked for."""
     started = time.monotonic()
     algorithm, probes = request.algorithm, request.probes
-    plan = algorithm.plan(request.down, memory.method)
+    facts = facts_of(settings, request, client, oracle.point)
+    plan = algorithm.plan(request.down, memory.method, facts)
     trace = None if probes is None else probes.trace(request.down.x)
     before = oracle.passes
     walked = walk_client(settings, oracle, request, client, plan, trace=trace, started=started)
@@ -73,7 +85,7 @@ def run_client(
         raise diverged(settings, oracle, request, client, memory)
     up, kept = (
         without_views_of(oracle.point, part)
-        for part in algorithm.finish(walked.walk, request.down, memory.method)
+        for part in algorithm.finish(walked.walk, request.down, memory.method, facts)
     )
     upload = Upload(up, oracle.buffers.clone())
     result = ClientResult(
@@ -207,7 +219,9 @@ def _first_layer(
             oracle,
             request,
             client,
-            request.algorithm.plan(request.down, memory.method),
+            request.algorithm.plan(
+                request.down, memory.method, facts_of(settings, request, client, oracle.point)
+            ),
             trace=trace,
         )
         trace(oracle.point)

@@ -22,7 +22,9 @@ class RoundRequest(NamedTuple):
 
     `shapes` are those that uploads must have; None where they are not checked.
     `stage` is the number of the method in a schedule of stages. `lr` is the rate of the round's first step;
-    `rate_factor`, part of it, is what a rollback puts on every rate of the round.
+    `rate_factor`, part of it, is what a rollback puts on every rate of the round. `mean_samples` is the mean
+    number of samples of all clients; None where the federation tells it, as it does everywhere but on a
+    deployment's node.
     """
 
     algorithm: Algorithm
@@ -35,6 +37,7 @@ class RoundRequest(NamedTuple):
     probes: ClientProbes | None = None
     shapes: UploadShapes | None = None
     stage: int = 0
+    mean_samples: float | None = None
     rate_factor: float = 1.0
 
 

@@ -13,7 +13,7 @@ from typing import NoReturn, TypeVar
 
 import torch
 
-from fedkeel.algorithm import Algorithm, Walk
+from fedkeel.algorithm import Algorithm, Facts, Walk
 from fedkeel.engines.contract import ClientFailure, ClientOutcome, ClientResult, RoundRequest, UploadShapes
 from fedkeel.errors import ClientFailed, ConfigError, DataError, Diverged, FedkeelError
 from fedkeel.faults import Damage
@@ -119,17 +119,18 @@ def upload_shapes(algorithm: Algorithm, down: Record, x0: Vector) -> UploadShape
     """Return the shapes that a method's uploads have, from a walk of no length; None where it takes none."""
     try:
         memory = algorithm.enlist(x0)
-        up, _ = algorithm.finish(still_walk(algorithm, down, memory), down, memory)
+        up, _ = still_round(algorithm, down, memory)[1]
     except Exception:  # of a method of the user's that needs a real walk: then nothing is known
         return None
     return _shapes(up)
 
 
-def still_walk(algorithm: Algorithm, down: Record, memory: Record) -> Walk:
-    """Return a walk that ends where it starts: what a method makes of it has the form of a real one's."""
-    plan = algorithm.plan(down, memory)
+def still_round(algorithm: Algorithm, down: Record, memory: Record) -> tuple[Walk, tuple[Record, Record]]:
+    """Return a walk that ends where it starts, and what the method makes of it: the form of a real one's."""
+    facts = Facts.of(1, 1.0, down.x)
+    plan = algorithm.plan(down, memory, facts)
     still, sharp = torch.zeros_like(plan.start), sharp_of(plan.sharp)
-    return Walk(
+    walk = Walk(
         start=plan.start,
         end=plan.start.clone(),
         length=scalar_like(plan.start, 1.0),
@@ -138,6 +139,7 @@ def still_walk(algorithm: Algorithm, down: Record, memory: Record) -> Walk:
         dual=None if sharp is None or sharp.dual is None else still,
         full_gradient=still if plan.full_gradient else None,
     )
+    return walk, algorithm.finish(walk, down, memory, facts)
 
 
 def _reason(problem: Exception) -> str:

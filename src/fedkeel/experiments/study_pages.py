@@ -17,7 +17,7 @@ from fedkeel.report.page.document import (
     Chart,
     Code,
     Document,
-    Facts,
+    FactList,
     Section,
     Series,
     Table,
@@ -85,7 +85,7 @@ def _provenance(directory: Path) -> Section:
     rows = tuple((name, _text(value)) for name, value in settings.items() if value is not None)
     command = next(filter(None, (_command(directory / f"{name}.json") for name in VERDICTS)), None)
     again = () if command is None else (Code(id="command", title="Run it again", text=command),)
-    blocks = (*again, Facts(id="settings", rows=rows))
+    blocks = (*again, FactList(id="settings", rows=rows))
     return Section(id="provenance", title="Provenance", blocks=blocks)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
-from fedkeel.algorithm import Algorithm, Plan, Walk
+from fedkeel.algorithm import Algorithm, Facts, Plan, Walk
 from fedkeel.explain.notation import digits
 from fedkeel.explain.symbolic import Symbol, Untraceable, symbol
 from fedkeel.explain.tracing import ALIASES, Trace, as_sharp, symbolised, trace, wd
@@ -25,7 +25,11 @@ _LEGEND = (
     "wd the weight decay, length the sum of the rates, share the cohort's part of the population; "
     "mean is over the cohort, ⁺ marks a new value"
 )
-_REACH = "; reach is how far a constant gradient of one would carry the client"
+_RARE_SYMBOLS = {
+    "n_i": "n_i is the client's number of samples",
+    "w_i": "w_i is the client's number of samples over the mean of all clients",
+    "reach": "reach is how far a constant gradient of one would carry the client",
+}
 _PARTS = {
     "initial": "at first",
     "down": "server sends",
@@ -91,19 +95,18 @@ class Explanation(NamedTuple):
         table["references"] = [paper.as_dict() for paper in self.references]
         return table
 
-    @property
-    def _legend(self) -> str:
-        """Return what the symbols mean; `reach` only where it occurs."""
-        used = any("reach" in line for lines in self.equations.values() for line in lines)
-        return f"{_LEGEND}{_REACH if used else ''}"
-
     def __str__(self) -> str:
         lines = [self.method, *self.about.splitlines(), ""]
         for part, equations in self.equations.items():
             shown = [", ".join(equations)] if part in _ON_ONE_LINE else equations
             lines += [f"{_PARTS[part] if i == 0 else '':<18}{line}" for i, line in enumerate(shown)]
-        lines += ["", *textwrap.wrap(self._legend, 100), "", *self._costs(), "", *self._knob_lines()]
+        lines += ["", *textwrap.wrap(self._legend(), 100), "", *self._costs(), "", *self._knob_lines()]
         return "\n".join(lines).rstrip()
+
+    def _legend(self) -> str:
+        """Explain the symbols; those that are rare only where they are used."""
+        used = " ".join(line for equations in self.equations.values() for line in equations)
+        return "; ".join([_LEGEND, *(told for name, told in _RARE_SYMBOLS.items() if name in used)])
 
     def _costs(self) -> list[str]:
         passes = [f"{self.gradients_per_step} gradient{'s' * (self.gradients_per_step > 1)} per step"]
@@ -232,7 +235,8 @@ def _loads(algorithm: Algorithm) -> tuple[Load, Load, Load, Plan]:
     x = torch.arange(1.0, 1.0 + _TINY)
     server, client = algorithm.init(x), algorithm.enlist(x)
     down = algorithm.broadcast(server)
-    plan = algorithm.plan(down, client)
+    facts = Facts.of(1, 1.0, x)
+    plan = algorithm.plan(down, client, facts)
     sharp = as_sharp(plan.sharp)
     walk = Walk(
         start=plan.start,
@@ -244,7 +248,7 @@ def _loads(algorithm: Algorithm) -> tuple[Load, Load, Load, Plan]:
         full_gradient=x if plan.full_gradient else None,
         unit_move=torch.ones(1),
     )
-    up, _ = algorithm.finish(walk, down, client)
+    up, _ = algorithm.finish(walk, down, client, facts)
     return _load(down), _load(up), _load(client), plan
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from fedkeel.algorithm import Algorithm, Cohort, Objective, Plan, Sharp, Walk
+from fedkeel.algorithm import Algorithm, Cohort, Facts, Objective, Plan, Sharp, Walk
 from fedkeel.explain.rewriting import replaced
 from fedkeel.explain.symbolic import Symbol, add, call, name, symbol
 from fedkeel.records import Record, leaves
@@ -42,10 +42,11 @@ def trace(algorithm: Any) -> Trace:
     client = _named(client_template, taken)
     sent = algorithm.broadcast(server)
     down, down_lines = _received(sent, taken)
-    plan = algorithm.plan(down, client)
+    facts: Any = Facts(name("n_i"), name("w_i"))  # type: ignore[arg-type]
+    plan = algorithm.plan(down, client, facts)
     start = symbol(plan.start)
     walk = _walk(plan, start)
-    up, memory = algorithm.finish(walk, down, client)
+    up, memory = algorithm.finish(walk, down, client, facts)
     memory_rules = _rules(client, memory)
     up = transform(lambda part: _with_news(symbol(part), memory_rules), up)
     mean = transform(lambda part: call("mean", part), up)

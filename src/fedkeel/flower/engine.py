@@ -139,6 +139,7 @@ class Asking:
             "round": request.round,
             "stage": request.stage,
             "lr": request.lr,
+            "mean_samples": self.engine.settings.federation.mean_size,
             "rate_factor": request.rate_factor,
             "base": base,
             "fresh": fresh,

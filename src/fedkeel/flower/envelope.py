@@ -11,7 +11,7 @@ from torch import Tensor
 from fedkeel.errors import ConfigError
 from fedkeel.records import Record, leaves, rebuild
 
-PROTOCOL = 1  # counts up whenever a message changes its meaning
+PROTOCOL = 2  # counts up whenever a message changes its meaning
 
 HELLO, TRAIN = "query", "train"  # kinds of messages, in Flower's words
 

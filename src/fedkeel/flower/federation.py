@@ -40,6 +40,15 @@ class NodeFederation(Federation):
         """Return this client's number of samples for every client."""
         return self.offsets.diff()[:1].expand(len(self))
 
+    @property
+    def mean_size(self) -> float:
+        """Return this client's number of samples: the server tells the mean with every round."""
+        return float(len(self.index))
+
+    def size(self, client: int) -> int:
+        """Return this client's number of samples."""
+        return len(self.index)
+
     def rows(self, client: int) -> Tensor:
         """Return the indices of this client's samples."""
         return self.index

@@ -126,6 +126,7 @@ class ClientNode:
             [1.0],
             _probes(panel, states, message, device),
             stage=values["stage"],
+            mean_samples=values["mean_samples"],
             rate_factor=values["rate_factor"],
         )
         return request, memory

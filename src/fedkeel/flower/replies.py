@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from fedkeel.engines.contract import ClientResult, RoundRequest, Upload
-from fedkeel.engines.outcome import UnusableClient, still_walk
+from fedkeel.engines.outcome import UnusableClient, still_round
 from fedkeel.errors import ConfigError, Diverged
 from fedkeel.flower.envelope import PROTOCOL, Envelope, WrongTensors, unpacked
 from fedkeel.oracle import Passes
@@ -43,8 +43,7 @@ class ReplyForm(NamedTuple):
         """Find the form out by a walk that ends where it starts."""
         algorithm, down = request.algorithm, request.down
         try:
-            walk = still_walk(algorithm, down, memory.method)
-            up, kept = algorithm.finish(walk, down, memory.method)
+            walk, (up, kept) = still_round(algorithm, down, memory.method)
         except Exception as problem:
             raise ConfigError(
                 f"{algorithm!r} cannot be deployed: it does not say what it sends before a real walk "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fedkeel.algorithm import Algorithm, Cohort, Plan, method
+from fedkeel.algorithm import Algorithm, Cohort, Facts, Plan, method
 from fedkeel.frozen import Fraction, NonNegative
 from fedkeel.records import Nothing
 from fedkeel.vector import Vector, zeros_like
@@ -40,7 +40,7 @@ class FedACG(Algorithm):
         """Send the lookahead model."""
         return self.Down(server.x + self.lam * server.m)
 
-    def plan(self, down: Down, client: Nothing) -> Plan:
+    def plan(self, down: Down, client: Nothing, facts: Facts) -> Plan:
         """Pull towards the lookahead model."""
         return Plan(start=down.x, pull=self.beta)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fedkeel.algorithm import Algorithm, Cohort, Plan, Walk, method
+from fedkeel.algorithm import Algorithm, Cohort, Facts, Plan, Walk, method
 from fedkeel.frozen import Positive, UnitInterval
 from fedkeel.records import Nothing
 from fedkeel.vector import Vector, zeros_like
@@ -37,11 +37,11 @@ class FedCM(Algorithm):
         """Start without a direction."""
         return self.Server(x, zeros_like(x))
 
-    def plan(self, down: Server, client: Nothing) -> Plan:
+    def plan(self, down: Server, client: Nothing, facts: Facts) -> Plan:
         """Mix the gradient with the mean direction."""
         return Plan(start=down.x, gain=self.alpha, push=(1 - self.alpha) * down.M)
 
-    def finish(self, walk: Walk, down: Server, client: Nothing) -> tuple[Up, Nothing]:
+    def finish(self, walk: Walk, down: Server, client: Nothing, facts: Facts) -> tuple[Up, Nothing]:
         """Send the move and its length."""
         return self.Up(walk.end - down.x, walk.length), client
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fedkeel.algorithm import Algorithm, Cohort, Plan, Walk, method
-from fedkeel.frozen import NonNegative
+from fedkeel.algorithm import Algorithm, Cohort, Facts, Plan, Walk, method
+from fedkeel.frozen import NonNegative, added
 from fedkeel.records import Nothing
 from fedkeel.vector import Vector
 
@@ -19,9 +19,7 @@ class FedNova(Algorithm):
     (`Work.momentum`) or a pull towards x, by `mu` as in FedProx.
     """
 
-    mu: NonNegative = 0.0
-
-    added_later = ("mu",)
+    mu: NonNegative = added(0.0)
 
     class Up(NamedTuple):
         """The normalised move, and what it was divided by."""
@@ -29,11 +27,11 @@ class FedNova(Algorithm):
         rate: Vector
         length: Vector
 
-    def plan(self, down: Algorithm.Server, client: Nothing) -> Plan:
+    def plan(self, down: Algorithm.Server, client: Nothing, facts: Facts) -> Plan:
         """Walk, held near x by mu."""
         return Plan(start=down.x, pull=self.mu)
 
-    def finish(self, walk: Walk, down: Algorithm.Server, client: Nothing) -> tuple[Up, Nothing]:
+    def finish(self, walk: Walk, down: Algorithm.Server, client: Nothing, facts: Facts) -> tuple[Up, Nothing]:
         """Send the normalised move."""
         return self.Up((walk.end - down.x) / walk.reach, walk.reach), client
 

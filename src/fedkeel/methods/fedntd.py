@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax
 
-from fedkeel.algorithm import Algorithm, Objective, Plan, method
+from fedkeel.algorithm import Algorithm, Facts, Objective, Plan, method
 from fedkeel.errors import ConfigError
 from fedkeel.frozen import NonNegative, Positive
 from fedkeel.records import Nothing
@@ -32,7 +32,7 @@ class FedNTD(Algorithm):
 
         teacher: Vector
 
-    def plan(self, down: Algorithm.Server, client: Nothing) -> Plan:
+    def plan(self, down: Algorithm.Server, client: Nothing, facts: Facts) -> Plan:
         """Add the distillation loss."""
         return Plan(start=down.x, objective=Objective(self.distil, self.Context(down.x)))
 

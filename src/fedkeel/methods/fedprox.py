@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedkeel.algorithm import Algorithm, Plan, method
+from fedkeel.algorithm import Algorithm, Facts, Plan, method
 from fedkeel.frozen import NonNegative
 from fedkeel.records import Nothing
 
@@ -16,6 +16,6 @@ class FedProx(Algorithm):
 
     mu: NonNegative = 0.01
 
-    def plan(self, down: Algorithm.Server, client: Nothing) -> Plan:
+    def plan(self, down: Algorithm.Server, client: Nothing, facts: Facts) -> Plan:
         """Pull towards the broadcast model."""
         return Plan(start=down.x, pull=self.mu)

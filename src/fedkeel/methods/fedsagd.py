@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fedkeel.algorithm import Algorithm, Cohort, Plan, Walk, method
+from fedkeel.algorithm import Algorithm, Cohort, Facts, Plan, Walk, method
 from fedkeel.frozen import Fraction, NonNegative, Positive
 from fedkeel.records import Nothing
 from fedkeel.vector import Vector, zeros_like
@@ -38,11 +38,11 @@ class FedSAGD(Algorithm):
         """Start without momentum."""
         return self.Server(x, zeros_like(x))
 
-    def plan(self, down: Server, client: Nothing) -> Plan:
+    def plan(self, down: Server, client: Nothing, facts: Facts) -> Plan:
         """Push along the momentum, pull towards the model and towards zero."""
         return Plan(start=down.x, push=self.beta * down.v, pull=self.lam, decay=self.mu)
 
-    def finish(self, walk: Walk, down: Server, client: Nothing) -> tuple[Up, Nothing]:
+    def finish(self, walk: Walk, down: Server, client: Nothing, facts: Facts) -> tuple[Up, Nothing]:
         """Send the move and its length."""
         return self.Up(walk.end - down.x, walk.length), client
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedkeel.algorithm import Algorithm, Plan, method
+from fedkeel.algorithm import Algorithm, Facts, Plan, method
 from fedkeel.frozen import NonNegative
 from fedkeel.records import Nothing
 
@@ -16,6 +16,6 @@ class FedSAM(Algorithm):
 
     rho: NonNegative = 0.1
 
-    def plan(self, down: Algorithm.Server, client: Nothing) -> Plan:
+    def plan(self, down: Algorithm.Server, client: Nothing, facts: Facts) -> Plan:
         """Ask for the second gradient."""
         return Plan(start=down.x, sharp=self.rho)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fedkeel.algorithm import Algorithm, Cohort, Plan, Sharp, Walk, method
+from fedkeel.algorithm import Algorithm, Cohort, Facts, Plan, Sharp, Walk, method
 from fedkeel.frozen import NonNegative, Positive
 from fedkeel.vector import Vector, norm, zeros_like
 
@@ -57,12 +57,12 @@ class FedSMOO(Algorithm):
         """Send the model and the shift."""
         return self.Down(server.x, server.s)
 
-    def plan(self, down: Down, client: Client) -> Plan:
+    def plan(self, down: Down, client: Client, facts: Facts) -> Plan:
         """Walk as FedDyn with drawn shifts."""
         sharp = Sharp(self.rho, tilt=down.s, dual=client.mu_i)
         return Plan(start=down.x, pull=self.alpha, push=-client.h_i, sharp=sharp)
 
-    def finish(self, walk: Walk, down: Down, client: Client) -> tuple[Up, Client]:
+    def finish(self, walk: Walk, down: Down, client: Client, facts: Facts) -> tuple[Up, Client]:
         """Renew the linear term and keep the dual shift."""
         delta, dual = walk.end - down.x, walk.dual
         assert dual is not None

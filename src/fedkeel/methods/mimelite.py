@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fedkeel.algorithm import Algorithm, Cohort, Plan, Walk, method
+from fedkeel.algorithm import Algorithm, Cohort, Facts, Plan, Walk, method
 from fedkeel.frozen import Fraction, Positive
 from fedkeel.records import Nothing
 from fedkeel.vector import Vector, zeros_like
@@ -37,11 +37,11 @@ class MimeLite(Algorithm):
         """Start without momentum."""
         return self.Server(x, zeros_like(x))
 
-    def plan(self, down: Server, client: Nothing) -> Plan:
+    def plan(self, down: Server, client: Nothing, facts: Facts) -> Plan:
         """Mix the gradient with the momentum, and ask for the full gradient."""
         return Plan(start=down.x, gain=1 - self.beta, push=self.beta * down.m, full_gradient=True)
 
-    def finish(self, walk: Walk, down: Server, client: Nothing) -> tuple[Up, Nothing]:
+    def finish(self, walk: Walk, down: Server, client: Nothing, facts: Facts) -> tuple[Up, Nothing]:
         """Send the move and the full gradient."""
         assert walk.full_gradient is not None  # the plan asks for it
         return self.Up(walk.end - down.x, walk.full_gradient), client

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, softplus
 
-from fedkeel.algorithm import Algorithm, Objective, Plan, Walk, method
+from fedkeel.algorithm import Algorithm, Facts, Objective, Plan, Walk, method
 from fedkeel.frozen import NonNegative, Positive
 from fedkeel.vector import Vector, scalar_like
 
@@ -40,13 +40,15 @@ class MOON(Algorithm):
         """Start without a last model."""
         return self.Client(x0, scalar_like(x0, 0.0))
 
-    def plan(self, down: Algorithm.Server, client: Client) -> Plan:
+    def plan(self, down: Algorithm.Server, client: Client, facts: Facts) -> Plan:
         """Add the contrastive loss."""
         last = torch.where(client.seen > 0, client.last, down.x)
         context = self.Context(down.x, last)
         return Plan(start=down.x, objective=Objective(self.contrast, context, features=True))
 
-    def finish(self, walk: Walk, down: Algorithm.Server, client: Client) -> tuple[Algorithm.Up, Client]:
+    def finish(
+        self, walk: Walk, down: Algorithm.Server, client: Client, facts: Facts
+    ) -> tuple[Algorithm.Up, Client]:
         """Keep the end model."""
         return self.Up(walk.end - down.x), self.Client(walk.end, client.seen + 1)
 

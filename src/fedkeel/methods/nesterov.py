@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fedkeel.algorithm import Algorithm, Cohort, Momentum, Plan, Walk, method
-from fedkeel.frozen import Fraction, Positive
+from fedkeel.algorithm import Algorithm, Cohort, Facts, Momentum, Plan, Walk, method
+from fedkeel.frozen import Fraction, Positive, added
 from fedkeel.records import Nothing
 from fedkeel.vector import Vector, zeros_like
 
@@ -23,9 +23,7 @@ class FedLNAG(Algorithm):
 
     beta: Fraction = 0.9
     carry: bool = True
-    damped: bool = False
-
-    added_later = ("damped",)
+    damped: bool = added(False)
 
     class Server(NamedTuple):
         """The model and the mean buffer, where it is carried."""
@@ -43,7 +41,7 @@ class FedLNAG(Algorithm):
         """Start with an empty buffer."""
         return self.Server(x, zeros_like(x) if self.carry else None)
 
-    def plan(self, down: Server, client: Nothing) -> Plan:
+    def plan(self, down: Server, client: Nothing, facts: Facts) -> Plan:
         """Walk with momentum; β = 0 is a plain walk, to the bit."""
         if not self.beta:
             return Plan(start=down.x)
@@ -52,7 +50,7 @@ class FedLNAG(Algorithm):
             momentum=Momentum(self.beta, nesterov=True, buffer=down.m, damped=self.damped),
         )
 
-    def finish(self, walk: Walk, down: Server, client: Nothing) -> tuple[Up, Nothing]:
+    def finish(self, walk: Walk, down: Server, client: Nothing, facts: Facts) -> tuple[Up, Nothing]:
         """Send the move and the buffer."""
         buffer = walk.buffer if self.beta else down.m
         return self.Up(walk.end - down.x, buffer if self.carry else None), client
@@ -89,11 +87,11 @@ class FedANAG(Algorithm):
         """Start without momentum."""
         return self.Server(x, zeros_like(x))
 
-    def plan(self, down: Server, client: Nothing) -> Plan:
+    def plan(self, down: Server, client: Nothing, facts: Facts) -> Plan:
         """Look ahead along the momentum."""
         return Plan(start=down.x, gain=1 + self.beta, push=self.beta**2 * down.m)
 
-    def finish(self, walk: Walk, down: Server, client: Nothing) -> tuple[Up, Nothing]:
+    def finish(self, walk: Walk, down: Server, client: Nothing, facts: Facts) -> tuple[Up, Nothing]:
         """Send the move and its length."""
         return self.Up(walk.end - down.x, walk.length), client
 

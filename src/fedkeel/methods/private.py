@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from fedkeel.algorithm import Algorithm, Cohort, Walk, Wrapper, method
+from fedkeel.algorithm import Algorithm, Cohort, Facts, Walk, Wrapper, method
 from fedkeel.errors import ConfigError
 from fedkeel.frozen import OpenInterval, Positive
 from fedkeel.methods.stages import Stages, on_each
@@ -37,9 +37,9 @@ class Private(Wrapper):
     def __repr__(self) -> str:
         return f"private({self.inner!r}, clip={self.clip!r}, noise={self.noise!r}, delta={self.delta!r})"
 
-    def finish(self, walk: Walk, down: Record, client: Record) -> tuple[Record, Record]:
+    def finish(self, walk: Walk, down: Record, client: Record, facts: Facts) -> tuple[Record, Record]:
         """Shorten what is sent."""
-        up, memory = self.inner.finish(walk, down, client)
+        up, memory = self.inner.finish(walk, down, client, facts)
         parts = {name: part for name, part in leaves(up) if not is_length(name)}
         factor = torch.clamp(self.clip / _norm(list(parts.values())), max=1.0)
         clipped = {name: part * factor.to(part) for name, part in parts.items()}

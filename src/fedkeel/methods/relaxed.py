@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from fedkeel.algorithm import Algorithm, Cohort, Plan, Walk, Wrapper, method
+from fedkeel.algorithm import Algorithm, Cohort, Facts, Plan, Walk, Wrapper, method
 from fedkeel.errors import ConfigError
 from fedkeel.frozen import Number, Proportion, UnitInterval
 from fedkeel.methods.fedavg import FedAvg
@@ -150,18 +150,18 @@ class Relaxed(Wrapper):
         """Send what the inner method sends."""
         return self.Down(self.inner.broadcast(server.inner), server.beta)
 
-    def plan(self, down: Down, client: Client) -> Plan:
+    def plan(self, down: Down, client: Client, facts: Facts) -> Plan:
         """Move the start by β·(x − last)."""
         z = down.x + self._offset(down, client)
         if self.origin == "walk":
-            return self.inner.plan(down.inner._replace(x=z), client.inner)
-        plan = self.inner.plan(down.inner, client.inner)
+            return self.inner.plan(down.inner._replace(x=z), client.inner, facts)
+        plan = self.inner.plan(down.inner, client.inner, facts)
         return plan._replace(start=z, anchor=plan.start if plan.anchor is None else plan.anchor)
 
-    def finish(self, walk: Walk, down: Down, client: Client) -> tuple[Up, Client]:
+    def finish(self, walk: Walk, down: Down, client: Client, facts: Facts) -> tuple[Up, Client]:
         """Remember the end model."""
         seen_from = down.inner._replace(x=walk.start) if self.origin == "walk" else down.inner
-        up, memory = self.inner.finish(walk, seen_from, client.inner)
+        up, memory = self.inner.finish(walk, seen_from, client.inner, facts)
         offset = walk.start - down.x if self._steps_from_starts else None
         return self.Up(up, offset), self.Client(memory, walk.end, client.seen + 1)
 

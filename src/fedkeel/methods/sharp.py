@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedkeel.algorithm import Algorithm, Plan, Sharp, Wrapper, method
+from fedkeel.algorithm import Algorithm, Facts, Plan, Sharp, Wrapper, method
 from fedkeel.errors import ConfigError
 from fedkeel.frozen import NonNegative
 from fedkeel.methods.fedcm import FedCM
@@ -23,9 +23,9 @@ class Sharpened(Wrapper):
     def __repr__(self) -> str:
         return f"sharp({self.inner!r}, rho={self.rho!r})"
 
-    def plan(self, down: Record, client: Record) -> Plan:
+    def plan(self, down: Record, client: Record, facts: Facts) -> Plan:
         """Ask for the second gradient."""
-        plan = self.inner.plan(down, client)
+        plan = self.inner.plan(down, client, facts)
         if plan.sharp is not None:
             raise ConfigError(f"sharp({self.inner!r}): that method has a sharp step already")
         return plan._replace(sharp=Sharp(self.rho))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from fedkeel.algorithm import Algorithm, Plan, Sharp, Walk
+from fedkeel.algorithm import Algorithm, Facts, Plan, Sharp, Walk
 from fedkeel.data.federation import Federation
 from fedkeel.data.samples import Batch
 from fedkeel.errors import ConfigError, DataError, FedkeelError
@@ -102,7 +102,7 @@ def _check_objectives(settings: RunSettings, oracle: Oracle, batch: Batch, retur
     """Refuse methods whose own part of the loss asks for one tensor of outputs."""
     for method, _ in settings.played_stages.parts:
         x = oracle.point.clone()
-        plan = method.plan(method.broadcast(method.init(x)), method.enlist(x))
+        plan = method.plan(method.broadcast(method.init(x)), method.enlist(x), Facts.of(1, 1.0, x))
         if plan.objective is None:
             continue
         try:
@@ -298,18 +298,18 @@ def _asked_of_walk(method: Algorithm, x: Vector) -> str | None:
             asked.append("the sum of a walk's rates (its length or mean direction)")
             return one
 
-    down, memory = method.broadcast(method.init(x)), method.enlist(x)
-    plan = method.plan(down, memory)
+    down, memory, facts = method.broadcast(method.init(x)), method.enlist(x), Facts.of(1, 1.0, x)
+    plan = method.plan(down, memory, facts)
     if plan.momentum is not None:
         return "a momentum of its own in every step"
     dual = plan.sharp.dual if isinstance(plan.sharp, Sharp) else None
-    method.finish(Asked(plan.start, plan.start, one, one, None, dual, x), down, memory)
+    method.finish(Asked(plan.start, plan.start, one, one, None, dual, x), down, memory, facts)
     return asked[0] if asked else None
 
 
 def _first_plan(method: Algorithm, x: Vector) -> Plan:
     """Return what a method plans for a client in the first round."""
-    return method.plan(method.broadcast(method.init(x)), method.enlist(x))
+    return method.plan(method.broadcast(method.init(x)), method.enlist(x), Facts.of(1, 1.0, x))
 
 
 def check_momentum(settings: RunSettings, oracle: Oracle) -> None:

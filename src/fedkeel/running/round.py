@@ -132,7 +132,7 @@ def prepare(context: RunContext, state: RunState, rate: float = 1.0) -> RoundReq
         context.panel.at_clients(state.probes, state.round, settings.rounds),
         _shapes(context, state) if settings.leaves_out else None,
         state.stage,
-        rate,
+        rate_factor=rate,
     )
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedkeel.theory import beyond_smoothness as bs
 from fedkeel.theory import fedinit as fi
 from fedkeel.theory import fedsagd as fs
 from fedkeel.theory.bound import Bound, Form
+from fedkeel.theory.conditions import at_least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +18,10 @@ class BoundParameters:
     """All that some bound depends on; the defaults are a small run within most theorems' conditions.
 
     ``a``, ``b`` are FedInit's interpolation constants; those of Beyond smoothness begin with ``semi_``.
-    ``mu`` is the Polyak-Łojasiewicz constant, ``theta`` FedSAGD's Θ, ``c`` the rate of η = c/t.
+    ``mu`` is the Polyak-Łojasiewicz constant, ``theta`` FedSAGD's Θ and ``momentum`` its β, ``c`` the
+    rate of η = c/t, ``beta`` that of relaxed initialisation.
+    ``sample_spread`` is the largest distance of a sample's gradient from its client's mean (at most 2·L_G),
+    ``B`` the samples of a local step.
     """
 
     T: int = 1000
@@ -37,8 +41,11 @@ class BoundParameters:
     mu: float = 0.1
     c: float = 0.01
     L_G: float = 1.0
+    sample_spread: float = 2.0
+    B: int = 1
     U: float = 5.0
     theta: float = 2.0
+    momentum: float = 0.9
     epsilon: float = 0.5
     gap_0: float = 2.0
     semi_a: float = 0.0
@@ -76,7 +83,7 @@ class BoundParameters:
     @property
     def sampling(self) -> fi.Sampling:
         """The sampling of FedInit's Theorem 12."""
-        return fi.Sampling(N=self.N, C=self.C, S=self.S, K=self.K, T=self.T, c=self.c, L_G=self.L_G)
+        return fi.Sampling(N=self.N, C=self.C, S=self.S, K=self.K, T=self.T, c=self.c, L_G=self.L_G, B=self.B)
 
     @property
     def walks(self) -> fs.StabilityRun:
@@ -104,9 +111,14 @@ def _theorem_4(k: BoundParameters, form: Form) -> Bound:
 
 
 def _theorem_12(k: BoundParameters, form: Form) -> Bound:
-    return fi.theorem_12(
-        k.sampling, beta=k.beta, L=k.L, U=k.U, sigma_l=math.sqrt(max(k.sigma_l2, 0.0)), form=form
-    )
+    bound = fi.theorem_12(k.sampling, beta=k.beta, L=k.L, U=k.U, sample_spread=k.sample_spread, form=form)
+    deviation = math.sqrt(max(k.sigma_l2, 0.0))
+    largest = at_least("sample_spread ≥ σ_l", k.sample_spread, deviation, "a largest distance is no average")
+    return replace(bound, conditions=(*bound.conditions, largest))
+
+
+def _theorem_15(k: BoundParameters, form: Form) -> Bound:
+    return fi.theorem_15(k.sampling, betas=[k.beta] * (k.T + 1), a=k.a, b=k.b, L=k.L, form=form)
 
 
 def _theorem_17(k: BoundParameters, form: Form) -> Bound:
@@ -114,7 +126,9 @@ def _theorem_17(k: BoundParameters, form: Form) -> Bound:
 
 
 def _theorem_4_1(k: BoundParameters, form: Form) -> Bound:
-    steps = fs.AcceleratedSteps(K=k.K, eta_l=k.eta, eta=k.eta_g, s=k.N, m=k.C, beta=k.beta, lam=0.01, L=k.L)
+    steps = fs.AcceleratedSteps(
+        K=k.K, eta_l=k.eta, eta=k.eta_g, s=k.N, m=k.C, beta=k.momentum, lam=0.01, L=k.L
+    )
     return fs.theorem_4_1(steps, T=k.T, D_0=k.D, sigma_l2=k.sigma_l2, sigma_g2=k.sigma_g2, form=form)
 
 
@@ -161,6 +175,11 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
         lambda k, form: fi.theorem_9(k.run, mu=k.mu, a=k.a, b=k.b, form=form),
     ),
     "fedinit-12": CatalogueEntry("FedInit, Theorem 12: generalisation error, η = c/t", _RUN, _theorem_12),
+    "fedinit-15": CatalogueEntry(
+        "FedInit, Theorem 15: generalisation error, interpolation, η = c/t, the same β in all rounds",
+        ("T", "K", "beta"),
+        _theorem_15,
+    ),
     "fedinit-17": CatalogueEntry("FedInit, Theorem 17: mean divergence over T rounds", _RUN, _theorem_17),
     "fedinit-19": CatalogueEntry(
         "FedInit, Theorem 19: mean divergence over T rounds, interpolation",

@@ -20,12 +20,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedkeel.algorithm import Plan, Walk
+from fedkeel.algorithm import Facts, Plan, Walk
 from fedkeel.data.samples import Samples
 from fedkeel.engines.client import (
     attacked,
     attempt_client,
     diverged,
+    facts_of,
     full_gradient,
     measured,
     pace_of,
@@ -179,11 +180,12 @@ class Stacked:
         """Walk a group; return what gives each client's result, or raises what is wrong with it."""
         self.oracle.load_buffers(request.buffers)
         stacked = stack([memory.method for memory in memories])
-        walked = self._walk_group(request, group, stacked)
+        facts = facts_of(self.settings, request, group.clients, self.oracle.point)
+        walked = self._walk_group(request, group, stacked, facts)
         finite = torch.isfinite(walked.losses) & torch.isfinite(walked.walk.end).all(1)
         if walked.buffers is not None:
             finite &= torch.isfinite(walked.buffers).all(1)
-        up, kept = request.algorithm.finish(walked.walk, request.down, stacked)
+        up, kept = request.algorithm.finish(walked.walk, request.down, stacked, facts)
         losses = walked.losses.tolist()
 
         def result(index: int) -> ClientResult:
@@ -211,13 +213,15 @@ class Stacked:
 
         return [partial(result, index) for index in range(len(group.clients))]
 
-    def _walk_group(self, request: RoundRequest, group: ClientGroup, memories: Record) -> GroupWalk:
+    def _walk_group(
+        self, request: RoundRequest, group: ClientGroup, memories: Record, facts: Facts
+    ) -> GroupWalk:
         """Walk as planned: `walk.take` for a group."""
         count, orders = len(group.clients), group.orders()
         counts = [len(own) for own in orders]
         paces = {steps: pace_of(self.settings, request, steps) for steps in set(counts)}
         pace = paces[max(counts)]
-        plan = with_local_momentum(request.algorithm.plan(request.down, memories), pace)
+        plan = with_local_momentum(request.algorithm.plan(request.down, memories, facts), pace)
         full, whole = self._full_gradients(plan, group) if plan.full_gradient else (None, [0] * count)
         prepared = prepare_plan(plan, pace, group.slots, self.shape.padded, self._model.moving)
         traces = None if request.probes is None else request.probes.trace_many(request.down.x, group.slots)

@@ -137,10 +137,10 @@ class SpanWalk:
         for index, unit in enumerate(units):
             unit[:, index] = 1.0
         start, bias, *buffer = units
-        scalars = self._prepared.constants.scalars
-        shrink = StepScalars(*scalars.unbind()).shrink
+        before = self._prepared.constants
+        shrink = before.with_pull(StepScalars(*before.scalars.unbind()).shrink)
         state = StackedState(torch.zeros_like(start), buffer[0] if buffer else None, None)
-        constants = StepConstants(bias + shrink * start, None, scalars, None)
+        constants = before._replace(bias=bias + shrink * start)
         return self._prepared._replace(start=state, constants=constants)
 
     def steps(self, orders: Sequence[Sequence[np.ndarray]]) -> Iterator[SpanInputs]:

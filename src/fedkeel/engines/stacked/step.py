@@ -64,6 +64,11 @@ class StepConstants(NamedTuple):
     tilt: Vector | None
     scalars: Tensor
     context: Record
+    pull: Tensor | None = None  # (clients, 1) where it differs between clients; else a scalar has it
+
+    def with_pull(self, factor: Tensor) -> Tensor:
+        """Return a factor of y with the pulls that differ between clients."""
+        return factor if self.pull is None else factor + self.pull
 
 
 class PreparedPlan(NamedTuple):
@@ -99,6 +104,7 @@ def prepare_plan(plan: Plan, pace: Pace, slots: int, padded: bool, moving: Recor
         context=None
         if objective is None
         else transform(lambda t: t if t.ndim == 1 else fit_to_slots(t, slots), objective.context),
+        pull=fit_to_slots(plan.pull, slots) if isinstance(plan.pull, Tensor) else None,
     )
     own = transform(lambda tensor: fit_to_slots(tensor, slots), Nothing() if moving is None else moving)
     state = StackedState(y, _fit_if_any(buffer, slots), _fit_if_any(sharp and sharp.dual, slots), own)
@@ -119,7 +125,7 @@ def _fit_if_any(tensor: Tensor | None, slots: int) -> Tensor | None:
 def _scalars(plan: Plan, pace: Pace) -> Tensor:
     sharp = sharp_of(plan.sharp)
     beta = 0.0 if plan.momentum is None else plan.momentum.beta
-    inside, outside = shrink_of(plan, pace)
+    inside, outside = shrink_of(plan, pace, 0.0 if isinstance(plan.pull, Tensor) else plan.pull)
     values = {
         "lr": pace.lr,
         "gain": plan.gain,
@@ -186,10 +192,12 @@ class StackedStep:
         """Return the points after the step, each rounded once, and the momentum buffers."""
         direction = torch.addcmul(constants.bias, g, scalars.gain)
         if self._kind.clip == "corrected":
-            direction = torch.addcmul(direction, state.y, scalars.inside)
+            direction = torch.addcmul(direction, state.y, constants.with_pull(scalars.inside))
         if self._kind.clip in ("direction", "corrected"):
             direction = self._clipped(direction, scalars.clip)
-        direction = torch.addcmul(direction, state.y, scalars.shrink)
+        corrected = self._kind.clip == "corrected"  # then the pull is in what was clipped
+        shrink = scalars.shrink if corrected else constants.with_pull(scalars.shrink)
+        direction = torch.addcmul(direction, state.y, shrink)
         buffer = None
         if state.buffer is not None:
             if self._kind.damped:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from fedkeel.experiments.recipes.claims import BetterColumn, Between, better
+from fedkeel.experiments.recipes.claims import NOTHING, BetterColumn, Between, better
 from fedkeel.experiments.recipes.recipe import Column, Line, Panel, PaperTable, Recipe, RecipeScale, Setup
 from fedkeel.experiments.recipes.studies import BoundedRun
 
@@ -84,6 +84,7 @@ BOUND = Recipe(
         "The steps are those that reach the target in the fewest rounds by the theorem itself, from a rough "
         "pilot: a tenth of the first loss, with minibatches half of it.",
     ),
+    decided_by=(NOTHING,),
     seeds=3,
     cpu=RecipeScale(note="the same as at scale paper: the network is small", seeds=3),
     smoke=RecipeScale(

@@ -11,9 +11,33 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
+from types import MappingProxyType
 from typing import NamedTuple
+
+# The similarity numbers of a run (fedkeel.experiments.reproduce.similarity), and why one decides a claim.
+EXPOSURE, RELAXATION, PROXIMAL, DECAY, WALK, SAMPLES, NOTHING = (
+    "exposure",
+    "relaxation",
+    "proximal",
+    "decay",
+    "walk",
+    "samples",
+    "nothing",
+)
+SIMILARITY = MappingProxyType(
+    {
+        EXPOSURE: "FedDyn regularises as far as its clients' memories are renewed, Σ p·K·α·η",
+        RELAXATION: "a relaxed start acts as a server momentum of strength β·C/N",
+        PROXIMAL: "a proximal term holds a client by coefficient·η·K in a round",
+        DECAY: "FedSAGD's decay shrinks a client by μ·η·K in a round",
+        WALK: "a level of accuracy needs as long a way as the paper's, Σ K·η",
+        SAMPLES: "a level of accuracy needs as many samples per parameter as the paper's",
+        NOTHING: "it does not depend on how long, or with which model, one trains",
+    }
+)
+LEVEL = (WALK, SAMPLES)  # claims about how high an accuracy is, or by how many points
 
 
 class CellKey(NamedTuple):
@@ -57,9 +81,14 @@ class Contrast(NamedTuple):
 
 @dataclass(frozen=True)
 class Claim(ABC):
-    """A statement of the paper about a table or figure, in words and as contrasts."""
+    """A statement of the paper about a table or figure, in words and as contrasts.
+
+    `decided_by` names the similarity numbers without which our runs say nothing about it; empty: those of its
+    recipe.
+    """
 
     text: str
+    decided_by: tuple[str, ...] = field(default=(), kw_only=True)
 
     @abstractmethod
     def alternatives(self, cells: set[CellKey]) -> list[list[Contrast]]:
@@ -69,8 +98,11 @@ class Claim(ABC):
     def named(self) -> tuple[Iterable[str], Iterable[str]]:
         """Return the rows and the headings that it names."""
 
-    def check(self, recipe: str, headings: set[str], rows: set[str]) -> None:
-        """Refuse a claim about rows or columns that the recipe does not have."""
+    def check(self, recipe: str, headings: set[str], rows: set[str], decided_by: tuple[str, ...]) -> None:
+        """Refuse a claim about rows or columns that the recipe does not have, or that nothing decides."""
+        decisive = self.decided_by or decided_by
+        if not decisive or not set(decisive) <= set(SIMILARITY):
+            raise ValueError(f"{recipe}: {self.text!r}: decided by {decisive}: name some of {[*SIMILARITY]}")
         for names, known in zip(self.named(), (rows, headings), strict=True):
             unknown = sorted(set(names) - known)
             if unknown:
@@ -274,9 +306,10 @@ def better(
     than: str | Sequence[str] = (),
     *columns: str,
     by: float = 0.0,
+    decided_by: tuple[str, ...] = (),
 ) -> Better:
     """Return `Better` from single rows or several."""
-    return Better(text, _several(rows), _several(than), columns, by)
+    return Better(text, _several(rows), _several(than), columns, by, decided_by=decided_by)
 
 
 def _several(names: str | Sequence[str]) -> tuple[str, ...]:

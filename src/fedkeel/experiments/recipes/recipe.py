@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
+from fedkeel.errors import ConfigError
 from fedkeel.experiments.recipes.claims import Claim
 from fedkeel.experiments.recipes.printed import Printed, read_rows
 from fedkeel.experiments.recipes.studies import RecipeStudy
@@ -19,6 +20,25 @@ from fedkeel.experiments.recipes.studies import RecipeStudy
 Settings = Mapping[str, Any]  # dotted keys of an experiment, as {"work.lr": 0.1, "rounds": 500}
 
 PAPER, CPU, SMOKE = "paper", "cpu", "smoke"
+PRINTED: Final = "printed"  # how a recipe is read: by the text alone
+AUTHORS: Final = "authors"  # … or as public code runs it
+ALPHA_TIMES = "method.alpha_times"  # a scale's factor for FedDyn's α, so that its exposure is kept
+
+
+class Assumption(str):
+    """A choice that the paper does not print, in words, and the settings that it is about.
+
+    `covers` has keys of an experiment (`work.clip`) and arguments of methods (`FedDyn.alpha`, `FedNTD.*`): a
+    test asks that every setting of a recipe is either printed or covered.
+    """
+
+    covers: tuple[str, ...]
+
+    def __new__(cls, text: str, *covers: str) -> Assumption:
+        """Make one of a text and the settings that it covers."""
+        made = super().__new__(cls, text)
+        made.covers = covers
+        return made
 
 
 @dataclass(frozen=True)
@@ -100,7 +120,8 @@ class RecipeScale:
     `settings` change every run; `setups` names those that are run, each with changes of its own (None: all);
     `lines` changes what is a row's own; `rows` names those that are run (None: all). `measures` replaces
     rules, by heading, where a target of the paper is out of reach. Keys such as `study.every` change the
-    study.
+    study; `method.alpha_times` multiplies FedDyn's α, so that a client's memory is renewed as often as in the
+    paper although it takes fewer steps.
     """
 
     note: str
@@ -113,11 +134,28 @@ class RecipeScale:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Reading:
+    """The experiment as public code runs it: its setups, and all that is assumed beside the paper's text.
+
+    `source` says whose code it is. `measures` replaces rules by heading, and `panels` the panels, where that
+    code measures something else than the text says.
+    """
+
+    source: str
+    setups: Mapping[str, Setup]
+    assumptions: tuple[str, ...]
+    measures: Mapping[str, str] = field(default_factory=dict)
+    panels: tuple[Panel, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Recipe:
     """One table or figure: `name` is paper/tableN or paper/figureN.
 
     `seeds` is how often the paper repeats a run; `scales` has `cpu` and, where the general one does not fit,
-    `smoke`. `assumptions` has a line for each choice made where the paper is silent or contradicts itself.
+    `smoke`. `assumptions` has a line for each choice made where the paper is silent or contradicts itself,
+    and `stated` the settings that it prints. `authors` is the second reading, where there is public code;
+    `decided_by` names the similarity numbers that decide its claims (`claims.SIMILARITY`).
     """
 
     name: str
@@ -130,6 +168,10 @@ class Recipe:
     cpu: RecipeScale
     smoke: RecipeScale | None = None
     panels: tuple[Panel, ...] = ()
+    stated: tuple[str, ...] = ()
+    decided_by: tuple[str, ...] = ()
+    authors: Reading | None = None
+    reading: str = PRINTED
 
     def __post_init__(self) -> None:
         headings = [column.heading for column in self.columns]
@@ -143,7 +185,7 @@ class Recipe:
                 if extra & {row for row, numbers in table.printed.items() if column.heading in numbers}:
                     raise ValueError(f"{self.name}: {sorted(extra)}: printed, but no line of {column.setup}")
         for claim in self.claims:
-            claim.check(self.name, set(headings), set(self.rows))
+            claim.check(self.name, set(headings), set(self.rows), self.decided_by)
         for panel in self.panels:
             known = headings if panel.against == "rows" else [panel.column]
             if panel.setup not in self.setups or panel.column not in known:
@@ -173,6 +215,41 @@ class Recipe:
             for row, numbers in table.printed.items()
             for heading, number in numbers.items()
         }
+
+    @property
+    def readings(self) -> tuple[str, ...]:
+        """The readings that there are."""
+        return (PRINTED,) if self.authors is None else (PRINTED, AUTHORS)
+
+    def read(self, reading: str) -> Recipe:
+        """Return the recipe in one of its readings."""
+        if reading == self.reading:
+            return self
+        if self.authors is None:
+            raise ConfigError(
+                f"{self.name}: there is no reading {reading!r}: it rests on the text alone; leave out "
+                f"--reading, or give {PRINTED}"
+            )
+        assert self.reading == PRINTED, "a reading is taken of the printed recipe"
+        other = self.authors
+        tables = tuple(
+            replace(
+                table,
+                columns=tuple(
+                    replace(column, measure=other.measures.get(column.heading, column.measure))
+                    for column in table.columns
+                ),
+            )
+            for table in self.tables
+        )
+        return replace(
+            self,
+            setups=other.setups,
+            tables=tables,
+            assumptions=other.assumptions,
+            panels=self.panels if other.panels is None else other.panels,
+            reading=AUTHORS,
+        )
 
     def scale(self, name: str) -> RecipeScale:
         """Return one of its scales."""

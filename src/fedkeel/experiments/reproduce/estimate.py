@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from fedkeel.experiments.recipes.recipe import Recipe
 from fedkeel.experiments.recipes.studies import BoundedRun, CountedCosts, RecipeStudy, StabilityCurves
-from fedkeel.experiments.reproduce.plan import RecipeJob, RecipePlan, settings_of
+from fedkeel.experiments.reproduce.plan import RecipeJob, RecipePlan, method_of, settings_of
 from fedkeel.files import cache_directory
 
 _LONG = 24 * 3600.0  # seconds from which a GPU is advised
@@ -129,7 +129,7 @@ def needs(recipe: Recipe, scale_name: str, cores: int | None = None) -> RecipeNe
         for row in setup.lines:
             if scale.rows is None or row in scale.rows:
                 table, study = settings_of(recipe, scale, name, row)
-                runs[repr((table, setup.line(row).method, study))] = (table, study)
+                runs[repr((table, method_of(recipe, scale, name, row), study))] = (table, study)
     seconds = sum(_study_seconds(study, table) for table, study in runs.values()) * scale.seeds / at_once
     trained = [table for table, study in runs.values() if not isinstance(study, CountedCosts | BoundedRun)]
     names = sorted({_data_name(table) for table in trained})

@@ -3,7 +3,8 @@
 Our runs share their seeds, so a contrast is computed within each seed and its mean has Student's interval. A
 claim holds where every contrast's 95 % interval lies above its threshold: that all do by chance is at most as
 likely as that one does. It does not hold where some contrast's interval lies below, at a level that allows
-for picking the worst of them (Bonferroni). All else is not resolved: more seeds may tell.
+for picking the worst of them (Bonferroni). All else is not resolved: more seeds may tell. Where a similarity
+number that decides the claim is not the paper's, our runs are about something else: not comparable here.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from typing import Any, Literal, NamedTuple
 from scipy.special import stdtrit
 
 from fedkeel.experiments.recipes.claims import CellKey, Claim, Contrast
-from fedkeel.experiments.recipes.recipe import Column, Recipe
+from fedkeel.experiments.recipes.recipe import Column, Recipe, RecipeScale
 from fedkeel.experiments.reproduce.reading import CellResult, Rule, Score, oriented, shown_number
+from fedkeel.experiments.reproduce.similarity import decisive, not_comparable, why_decisive
 
-Finding = Literal["holds", "does not hold", "not resolved", "not run", "not printed"]
+Finding = Literal["holds", "does not hold", "not resolved", "not comparable here", "not run", "not printed"]
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not resolved"
 _LEVEL = 0.95
 _ROUNDING = 1e-9
@@ -37,16 +39,25 @@ class ContrastFinding(NamedTuple):
 
 
 class JudgedClaim(NamedTuple):
-    """A claim, what the paper's numbers and our runs say of it, and why."""
+    """A claim, what the paper's numbers and our runs say of it, why, and what decides it."""
 
     claim: Claim
     in_paper: Finding
     finding: Finding
     why: str
+    decided_by: tuple[str, ...]
+    because: str
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return {"claim": self.claim.text, "paper": self.in_paper, "ours": self.finding, "why": self.why}
+        return {
+            "claim": self.claim.text,
+            "paper": self.in_paper,
+            "ours": self.finding,
+            "why": self.why,
+            "decided_by": list(self.decided_by),
+            "because": self.because,
+        }
 
 
 def judge_in_paper(claim: Claim, recipe: Recipe) -> Finding:
@@ -67,27 +78,46 @@ def judge_in_paper(claim: Claim, recipe: Recipe) -> Finding:
 
 
 def judge(
-    claim: Claim, recipe: Recipe, columns: Sequence[Column], cells: Mapping[CellKey, CellResult]
+    claim: Claim,
+    recipe: Recipe,
+    scale: RecipeScale,
+    columns: Sequence[Column],
+    cells: Mapping[CellKey, CellResult],
 ) -> JudgedClaim:
-    """Judge a claim by our runs."""
+    """Judge a claim by our runs of a scale."""
+    finding, why = _judged(claim, recipe, scale, columns, cells)
     in_paper = judge_in_paper(claim, recipe)
+    return JudgedClaim(claim, in_paper, finding, why, decisive(claim, recipe), why_decisive(claim, recipe))
+
+
+def _judged(
+    claim: Claim,
+    recipe: Recipe,
+    scale: RecipeScale,
+    columns: Sequence[Column],
+    cells: Mapping[CellKey, CellResult],
+) -> tuple[Finding, str]:
     signs = {column.heading: oriented(column) for column in columns}
     there = {key for key, cell in cells.items() if cell.scores}
     alternatives = claim.alternatives(there)
     if not any(alternatives):
-        return JudgedClaim(claim, in_paper, "not run", "none of its cells was run")
+        return "not run", "none of its cells was run"
+    used = {cell for some in alternatives for contrast in some for cell in contrast.cells}
+    other = not_comparable(claim, recipe, scale, columns, used)
+    if other is not None:
+        return "not comparable here", other
     tests = sum(map(len, alternatives))
     found = [[_find(one, cells, signs, tests, len(alternatives)) for one in some] for some in alternatives]
     findings = [_together(some) for some in found]
     if HOLDS in findings:
         best = found[findings.index("holds")]
-        return JudgedClaim(claim, in_paper, "holds", _shown(_tightest(best), cells, len(best)))
+        return "holds", _shown(_tightest(best), cells, len(best))
     if all(one == FAILS for one in findings):
         some = max(found, key=lambda group: min(one.mean - one.contrast.above for one in group))
         worst = min(some, key=lambda one: one.high - one.contrast.above)
-        return JudgedClaim(claim, in_paper, "does not hold", _shown(worst, cells, tests))
+        return "does not hold", _shown(worst, cells, tests)
     near = found[findings.index("not resolved")]
-    return JudgedClaim(claim, in_paper, "not resolved", _shown(_tightest(near), cells, len(near)))
+    return "not resolved", _shown(_tightest(near), cells, len(near))
 
 
 def _together(found: Sequence[ContrastFinding]) -> Finding:

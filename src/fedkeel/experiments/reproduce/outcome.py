@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ from fedkeel.experiments.reproduce.jobs import JobResult
 from fedkeel.experiments.reproduce.judging import JudgedClaim, judge
 from fedkeel.experiments.reproduce.plan import JobKey, RecipePlan
 from fedkeel.experiments.reproduce.reading import CellResult, read_cells, read_rule, shown_cell, shown_number
+from fedkeel.experiments.reproduce.similarity import LABELS, Compared, compare_all
 from fedkeel.progress import as_lines
 
 _SIDE_BY_SIDE = 4  # columns of a table whose setups have one each
@@ -45,6 +46,7 @@ class Outcome(NamedTuple):
         return {
             "recipe": self.plan.recipe.name,
             "title": self.plan.recipe.title,
+            "reading": self.plan.recipe.reading,
             "scale": self.plan.scale_name,
             "note": self.plan.scale.note,
             "directory": str(self.plan.directory),
@@ -52,6 +54,7 @@ class Outcome(NamedTuple):
             "cells": [cell.as_dict() for cell in self.cells.values()],
             "claims": [claim.as_dict() for claim in self.claims],
             "assumptions": list(self.plan.recipe.assumptions),
+            "similarity": [one.as_dict() for one in similarity_of(self.plan)],
             "runs": [
                 {
                     **job.key._asdict(),
@@ -67,8 +70,31 @@ class Outcome(NamedTuple):
 def conclude(plan: RecipePlan, results: Results) -> Outcome:
     """Read the cells off the results and judge the claims."""
     cells = read_cells(plan, results)
-    claims = [judge(claim, plan.recipe, plan.columns, cells) for claim in plan.recipe.claims]
+    claims = [judge(claim, plan.recipe, plan.scale, plan.columns, cells) for claim in plan.recipe.claims]
     return Outcome(plan, results, cells, claims)
+
+
+def similarity_of(plan: RecipePlan) -> list[Compared]:
+    """Return the similarity numbers of what a plan runs."""
+    return [one for one in compare_all(plan.recipe, plan.scale, plan.rows) if one.setup in plan.setups]
+
+
+SIMILARITY_HEADINGS = ["number", "setup", "rows", "paper", "here", "ratio"]
+
+
+def similarity_rows(numbers: Iterable[Compared]) -> list[list[str]]:
+    """Return similarity numbers as rows of text; a ratio beyond a factor of three is marked."""
+    return [
+        [
+            LABELS[one.number],
+            one.setup,
+            ", ".join(one.rows),
+            f"{one.paper:.3g}",
+            f"{one.ours:.3g}",
+            f"{one.ratio:.2g}×{'' if one.alike else ' (not alike)'}",
+        ]
+        for one in numbers
+    ]
 
 
 def shown_tables(outcome: Outcome) -> list[ShownTable]:
@@ -126,7 +152,10 @@ def outcome_text(outcome: Outcome) -> str:
     plan, seeds = outcome.plan, outcome.plan.scale.seeds
     note = plan.scale.note.rstrip(".")
     lines = [f"{plan.recipe.name}: {plan.recipe.title}"]
-    lines += [f"Scale {plan.scale_name}: {note}; {seeds} seed{'s' * (seeds != 1)}", ""]
+    lines += [
+        f"Reading {plan.recipe.reading}. Scale {plan.scale_name}: {note}; {seeds} seed{'s' * (seeds != 1)}"
+    ]
+    lines.append("")
     for table in shown_tables(outcome):
         lines += [*filter(None, [table.title]), as_lines(table.headings, table.rows), ""]
     for one in outcome.claims:

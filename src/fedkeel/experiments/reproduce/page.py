@@ -12,9 +12,16 @@ from pydantic import ValidationError
 from fedkeel.errors import StorageError
 from fedkeel.experiments import OUTCOME_FILE, OUTCOME_TEXT
 from fedkeel.experiments.recipes.claims import CellKey
-from fedkeel.experiments.recipes.recipe import Panel
+from fedkeel.experiments.recipes.recipe import PRINTED, Panel, Recipe
 from fedkeel.experiments.reproduce.judging import JudgedClaim
-from fedkeel.experiments.reproduce.outcome import Outcome, outcome_text, shown_tables
+from fedkeel.experiments.reproduce.outcome import (
+    SIMILARITY_HEADINGS,
+    Outcome,
+    outcome_text,
+    shown_tables,
+    similarity_of,
+    similarity_rows,
+)
 from fedkeel.files import make_directory, storage_errors, write_durably
 from fedkeel.jsonfiles import json_text, sealed
 from fedkeel.report.page.document import (
@@ -85,9 +92,12 @@ def recipe_document(outcome: Outcome, command: str) -> Document:
         sections.insert(0, Section(id="claims", title="Claims", blocks=(_claims(outcome.claims),)))
     if charts:
         sections.append(Section(id="curves", title="Curves", blocks=charts))
+    if (similar := _similarity(outcome)) is not None:
+        sections.append(similar)
     if recipe.assumptions:
         listed = Text(id="assumptions-list", paragraphs=tuple(recipe.assumptions), listed=True)
-        sections.append(Section(id="assumptions", title="Assumptions", blocks=(listed,)))
+        about = f"Reading {recipe.reading}: {reading_note(recipe)}"
+        sections.append(Section(id="assumptions", title="Assumptions", about=about, blocks=(listed,)))
     sections.append(
         Section(
             id="provenance",
@@ -97,11 +107,12 @@ def recipe_document(outcome: Outcome, command: str) -> Document:
     )
     return Document(
         title=f"{recipe.name}: {recipe.title}",
-        subtitle=f"Scale {plan.scale_name}: {plan.scale.note}",
+        subtitle=f"Reading {recipe.reading}. Scale {plan.scale_name}: {plan.scale.note}",
         kind="recipe",
         subject="row",
         verdict=_verdict(outcome.claims),
         facts=(
+            ("reading", recipe.reading),
             ("scale", plan.scale_name),
             ("seeds", f"{seeds}"),
             ("runs", f"{len(outcome.results)}"),
@@ -117,12 +128,14 @@ def _verdict(claims: list[JudgedClaim]) -> Verdict | None:
     if not claims:
         return None
     counts = {finding: sum(one.finding == finding for one in claims) for finding in _TONES}
+    apart = sum(one.finding == "not comparable here" for one in claims)
     many = f"{len(claims)} claim{'s' * (len(claims) != 1)}"
     words = (
         (counts["holds"], "holds", "hold"),
         (counts["does not hold"], "does not hold", "do not hold"),
         (counts["not resolved"], "is not resolved by these seeds", "are not resolved by these seeds"),
-        (len(claims) - sum(counts.values()), "was not run", "were not run"),
+        (apart, "is not comparable here", "are not comparable here"),
+        (len(claims) - sum(counts.values()) - apart, "was not run", "were not run"),
     )
     parts = [f"{count} {one if count == 1 else several}" for count, one, several in words if count]
     tone: Tone = "good" if counts["holds"] == len(claims) else "bad" if counts["does not hold"] else "unclear"
@@ -133,12 +146,54 @@ def _claims(claims: list[JudgedClaim]) -> Table:
     return Table(
         id="claims-table",
         title="What the paper claims, and what these runs say",
-        headings=("claim", "in our runs", "in the paper's numbers", "why"),
-        rows=tuple((one.claim.text, one.finding, one.in_paper, one.why) for one in claims),
+        headings=("claim", "in our runs", "in the paper's numbers", "why", "decided by"),
+        rows=tuple((one.claim.text, one.finding, one.in_paper, one.why, one.because) for one in claims),
         tones=tuple(_TONES.get(one.finding, "") for one in claims),
-        wide=(0, 3),
-        left=(0, 1, 2, 3),
+        wide=(0, 3, 4),
+        left=(0, 1, 2, 3, 4),
     )
+
+
+def _similarity(outcome: Outcome) -> Section | None:
+    """Return what these runs share with the paper's; None where nothing was trained."""
+    rows = similarity_rows(similarity_of(outcome.plan))
+    clipped = _clipped_share(outcome)
+    if not rows:
+        return None
+    table = Table(
+        id="similarity-table",
+        title="Similarity numbers",
+        headings=tuple(SIMILARITY_HEADINGS),
+        rows=tuple(tuple(row) for row in rows),
+        left=(0, 1, 2),
+        wide=(2,),
+    )
+    about = (
+        "How like the paper's experiment these runs are. A number that decides a claim must agree within a "
+        f"factor of three, else the claim is not comparable here. {clipped}"
+    )
+    return Section(id="similarity", title="How like the paper's experiment", about=about, blocks=(table,))
+
+
+def _clipped_share(outcome: Outcome) -> str:
+    """Return how many of the local steps were clipped, which only a run can tell."""
+    found: dict[str, list[float]] = {}
+    for key, result in outcome.results.items():
+        shares = [row["clipped"] for row in result.rows if row.get("clipped") is not None]
+        if shares:
+            found.setdefault(key.row, []).append(statistics.fmean(shares))
+    if not found:
+        return ""
+    parts = ", ".join(f"{row} {100 * statistics.fmean(shares):.0f} %" for row, shares in found.items())
+    return f"Share of clipped local steps: {parts}."
+
+
+def reading_note(recipe: Recipe) -> str:
+    """Return what a reading rests on."""
+    if recipe.reading == PRINTED:
+        return "the paper alone, and these assumptions where it is silent or contradicts itself."
+    assert recipe.authors is not None
+    return recipe.authors.source
 
 
 def _left_out(outcome: Outcome) -> str:

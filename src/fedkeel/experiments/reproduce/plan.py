@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from fedkeel.errors import ConfigError, did_you_mean
-from fedkeel.experiments.recipes.recipe import Column, Recipe, RecipeScale, merged
+from fedkeel.experiments.recipes.recipe import ALPHA_TIMES, PRINTED, Column, Recipe, RecipeScale, merged
 from fedkeel.experiments.recipes.studies import RecipeStudy, StabilityCurves
 from fedkeel.options import Execution
 
@@ -103,7 +103,8 @@ def plan(
         for column in recipe.columns
         if column.setup in setups
     )
-    directory = out / f"{recipe.name.replace('/', '-')}-{scale_name}"
+    reading = "" if recipe.reading == PRINTED else f"{recipe.reading}-"
+    directory = out / f"{recipe.name.replace('/', '-')}-{reading}{scale_name}"
     return RecipePlan(recipe, scale_name, scale, columns, rows, tuple(jobs), directory)
 
 
@@ -125,20 +126,36 @@ def settings_of(
 ) -> tuple[dict[str, Any], RecipeStudy | None]:
     """Return what a row of a setup trains at a scale, as nested tables without its method, and its study."""
     setup = recipe.setups[setup_name]
-    own = {} if scale.setups is None else scale.setups[setup_name]
-    line = (setup.line(row).settings, scale.lines.get(row, {}))
-    flat = merged([setup.settings, scale.settings, own, *line])
+    flat = _flat(recipe, scale, setup_name, row)
+    flat.pop(ALPHA_TIMES, None)
     study = _study(setup.study, {key: flat.pop(key) for key in [*flat] if key.startswith(_STUDY)})
     if isinstance(study, StabilityCurves):
         flat["data.held_out"] = study.held_out
     return nested(flat), study
 
 
+def method_of(recipe: Recipe, scale: RecipeScale, setup_name: str, row: str) -> str:
+    """Return the method of a row at a scale: FedDyn's α is what keeps its exposure there."""
+    times = _flat(recipe, scale, setup_name, row).get(ALPHA_TIMES, 1)
+    method = recipe.setups[setup_name].line(row).method
+    return _ALPHA.sub(lambda hit: f"{hit[1]}{float(hit[2]) * times:.6g}", method)
+
+
+_ALPHA = re.compile(r"(FedDyn\(alpha=)([\d.]+)")
+
+
+def _flat(recipe: Recipe, scale: RecipeScale, setup_name: str, row: str) -> dict[str, Any]:
+    setup = recipe.setups[setup_name]
+    own = {} if scale.setups is None else scale.setups[setup_name]
+    line = (setup.line(row).settings, scale.lines.get(row, {}))
+    return merged([setup.settings, scale.settings, own, *line])
+
+
 def _job(recipe: Recipe, scale: RecipeScale, key: JobKey, out: Path) -> RecipeJob:
     from fedkeel.experiments.experiment import Experiment  # noqa: PLC0415  heavy
 
     table, study = settings_of(recipe, scale, key.setup, key.row)
-    method = recipe.setups[key.setup].line(key.row).method
+    method = method_of(recipe, scale, key.setup, key.row)
     try:
         made = Experiment.from_table({**table, "method": method, "seed": key.seed}).table()
     except ConfigError as problem:

@@ -138,7 +138,7 @@ class Table(Part):
     note: str = ""
 
 
-class Facts(Part):
+class FactList(Part):
     """Names and values, one below the other."""
 
     type: Literal["facts"] = "facts"
@@ -212,7 +212,7 @@ class GroupList(Part):
 
 
 Block = Annotated[
-    Chart | Curves | SmallCurves | LabelGrid | Table | Facts | Code | Text | RunList | GroupList,
+    Chart | Curves | SmallCurves | LabelGrid | Table | FactList | Code | Text | RunList | GroupList,
     Field(discriminator="type"),
 ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fedkeel.report.page.document import Block, Code, Facts, Section, Table, Text
+from fedkeel.report.page.document import Block, Code, FactList, Section, Table, Text
 from fedkeel.report.page.runs import ReportedRun, state_of
 
 _MOST_RUNS = 200  # lines of the table of runs
@@ -61,7 +61,7 @@ def provenance_section(runs: Sequence[ReportedRun], commands: Sequence[str], sub
         blocks.append(Code(id="commands", title="Run it again", text="\n".join(commands)))
     facts = tuple(_facts([run.manifest for run in runs if run.manifest]))
     if facts:
-        blocks.append(Facts(id="versions", rows=facts))
+        blocks.append(FactList(id="versions", rows=facts))
     if runs:
         blocks.append(_runs_table(runs, subject))
     return Section(id="provenance", title="Provenance", about="", blocks=tuple(blocks))

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
-from fedkeel.algorithm import Plan
+from fedkeel.algorithm import Facts, Plan
 from fedkeel.methods import Stages
 from fedkeel.options import Execution
 from fedkeel.probes import Divergence
@@ -107,10 +108,11 @@ def _working(session: Session, beside: float) -> float:
     """
     method = session.context.algorithm(session.state)
     down = method.broadcast(session.state.server)
-    plan = method.plan(down, method.enlist(session.state.x0))
+    plan = method.plan(down, method.enlist(session.state.x0), Facts.of(1, 1.0, down.x))
     d = session.context.oracle.layout.total
     received = sum(tensor.numel() / d for _, tensor in leaves(down)) - 1
-    refers = plan.pull != 0 or any(vector is down.x for vector in _referred(plan))
+    pulls = isinstance(plan.pull, Tensor) or plan.pull != 0
+    refers = pulls or any(vector is down.x for vector in _referred(plan))
     return 1 + received + refers + beside + (sharp_of(plan.sharp) is not None)
 
 

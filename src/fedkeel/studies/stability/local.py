@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedkeel.engines.client import minibatches, walk_client
+from fedkeel.engines.client import facts_of, minibatches, walk_client
 from fedkeel.engines.contract import RoundRequest
 from fedkeel.engines.serial import threads
 from fedkeel.errors import ConfigError
@@ -80,7 +80,8 @@ def _points(
         step += 1
 
     context = session.context
-    plan = request.algorithm.plan(request.down, memory.method)
+    facts = facts_of(context.settings, request, client, context.oracle.point)
+    plan = request.algorithm.plan(request.down, memory.method, facts)
     walked = walk_client(context.settings, context.oracle, request, client, plan, trace=trace)
     end = walked.walk.end.clone()
     return points + [end] * (len(wanted) - len(points))

@@ -15,7 +15,7 @@ from fedkeel.theory.advice.rounds import best_steps
 
 def caveats(g: AdviceInputs) -> tuple[str, ...]:
     """Return what a reader should know before believing either side."""
-    return (*_steps(g), *_relaxation(g), *_noise(g), *_stability(g), _feddyn(g))
+    return (*_steps(g), *_relaxation(g), *_noise(g), *_generalisation(g), *_stability(g), _feddyn(g))
 
 
 def _steps(g: AdviceInputs) -> list[str]:
@@ -87,6 +87,15 @@ def _noise(g: AdviceInputs) -> list[str]:
             "falls with the loss, which the theorem does not use."
         ]
     return []
+
+
+def _generalisation(g: AdviceInputs) -> list[str]:
+    if g.sample_spread is not None:
+        return []
+    return [
+        "Theorem 12 is left out: it needs the largest distance of a sample's gradient from its client's mean "
+        "(sample_spread), which was not measured; σ_l is an average and does not bound it."
+    ]
 
 
 def _stability(g: AdviceInputs) -> list[str]:

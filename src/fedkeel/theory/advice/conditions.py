@@ -66,8 +66,8 @@ def _relaxed(g: AdviceInputs) -> tuple[TheoremCheck, ...]:
         found.append(_of(fourth, "f − f* after T rounds, PL"))
     if g.inter is not None:
         found += _interpolation(g)
-    if g.U > 0:
-        bound = fi.theorem_12(g.sampling, beta=g.beta, L=g.L, U=g.U, sigma_l=g.spread)
+    if g.U > 0 and g.sample_spread is not None:
+        bound = fi.theorem_12(g.sampling, beta=g.beta, L=g.L, U=g.U, sample_spread=g.sample_spread)
         found.append(_of(bound, "generalisation error, η = c/t"))
     return tuple(found)
 

@@ -19,8 +19,9 @@ class AdviceInputs:
     ``semi`` its constants (``semi_here`` those that say most for the run's own steps, where they differ),
     ``inter`` FedInit's interpolation constants and ``mu`` the PL constant (None where there are none),
     ``dropped`` the measured β⟨∇f, x − mean w_i⟩ and ``dropped_largest`` its largest value,
-    ``dyn_alpha`` FedDyn's α. A local step takes ``B`` samples; ``sample_gradient`` and ``sample_spread`` are
-    the longest gradient of one sample and its largest distance from its client's (L_G and σ_l where None).
+    ``dyn_alpha`` FedDyn's α. A local step takes ``B`` samples; ``sample_gradient`` (L_G where
+    None) and ``sample_spread`` are the longest gradient of one sample and its largest distance from its
+    client's; without the latter there is no Theorem 12, for σ_l is an average and does not bound it.
     """
 
     L: float
@@ -62,6 +63,8 @@ class AdviceInputs:
             raise ValueError(f"beta is {self.beta}: give a number between -1 and 1")
         if self.N > self.C:
             raise ValueError(f"N is {self.N} of C = {self.C} clients: give N <= C")
+        if self.sample_spread is not None:
+            nonnegative("sample_spread", self.sample_spread)
         if self.inter is not None and not all(math.isfinite(x) and x > 0 for x in self.inter):
             raise ValueError(f"inter is {self.inter}: give two finite numbers above 0, or None")
 
@@ -94,11 +97,6 @@ class AdviceInputs:
         return fi.Sampling(
             N=self.N, C=self.C, S=self.S, K=self.K, T=self.T, c=self.eta_l, L_G=lipschitz, B=self.B
         )
-
-    @property
-    def spread(self) -> float:
-        """The σ_l of Theorem 12: how far a sample's gradient lies from its client's."""
-        return math.sqrt(self.sigma_l2) if self.sample_spread is None else self.sample_spread
 
     def relaxed_run(self, beta: float | None = None) -> fi.RelaxedRun:
         """The run as FedInit sees it, with its own β or another one."""

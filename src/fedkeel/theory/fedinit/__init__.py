@@ -50,6 +50,7 @@ from fedkeel.theory.fedinit.lemmas import (
     lemma_25,
     lemma_26,
 )
+from fedkeel.theory.fedinit.one_sample import lemma_27, lemma_28, lemma_29, lemma_30, remark_14
 from fedkeel.theory.fedinit.optimisation import theorem_1, theorem_4, theorem_6, theorem_9
 from fedkeel.theory.fedinit.participation import (
     DivergenceRecursion,
@@ -116,6 +117,10 @@ __all__ = [
     "lemma_24",
     "lemma_25",
     "lemma_26",
+    "lemma_27",
+    "lemma_28",
+    "lemma_29",
+    "lemma_30",
     "mean_weight",
     "participation",
     "poster",
@@ -129,6 +134,7 @@ __all__ = [
     "rate_theorem_19",
     "recursion",
     "relaxation",
+    "remark_14",
     "sigma",
     "speed_ratio",
     "stability_distance",

@@ -5,9 +5,10 @@ one client; δ is the mean distance of the two runs' local models, the δ_k^t of
 
     δ_{k+1} ≤ (1 + ηL)δ_k + 2ηs/(CS)  within a round,     δ_0^t ≤ (1 + 2β)δ_K^{t−1}  between two,
 
-where 2s bounds the difference of two samples' gradients at one model: s is σ_l in Theorem 12, abL_G in
-Theorem 15. The paper's σ_l is a standard deviation, which bounds that difference on average only; for a
-guarantee give the largest distance of a sample's gradient from its client's.
+where 2s bounds the difference of two samples' gradients at one model: s is ``sample_spread`` in Theorem 12,
+the largest distance of a sample's gradient from its client's; abL_G in Theorem 15. The paper has σ_l there,
+a standard deviation, which bounds that difference on average only and is no guarantee: a sample that stands
+apart from 99 others has a tenth of its distance for σ_l (a test has the run that exceeds that bound).
 """
 
 from __future__ import annotations
@@ -57,15 +58,16 @@ def beta_limit_at(t: int, s: Sampling, L: float) -> float:
 
 
 def theorem_12(
-    s: Sampling, *, beta: float, L: float, U: float, sigma_l: float, form: Form = "repaired"
+    s: Sampling, *, beta: float, L: float, U: float, sample_spread: float, form: Form = "repaired"
 ) -> Bound:
     """Theorem 12: the generalisation error for smooth losses of at most ``U``.
 
-    With q = cKL and A = 2σ_lL_G/((1+2β)L) the error is at most [NUK·t0 + A·g(t0)]/(CS) for any round t0,
+    With q = cKL and A = 2sL_G/((1+2β)L) the error is at most [NUK·t0 + A·g(t0)]/(CS) for any round t0,
     where g is the growth from round t0 on. Printed: g = (T/t0)^q and both terms made equal,
     t0 = (A/(NUK))^{1/(1+q)}·T^{q/(1+q)}, hence (2/(CS))·A^{1/(1+q)}·(NUKT)^{q/(1+q)}. Repaired: the sum
     Σ_{τ=t0−1}^{T−1} 1/τ itself instead of an integral from t0, g = e^{q·Σ}, with t0 a whole round near the
-    printed one. σ_l is a length here, not its square: see the top of this file.
+    printed one. s is ``sample_spread``, the largest distance of a sample's gradient from its client's, where
+    the paper has σ_l: see the top of this file.
 
     (1+2β) in the divisor is no free gain: the proof needs β ≤ ``beta_limit_at`` in every round, so a constant
     β fails as T grows. β < 0 is outside the proof.
@@ -81,7 +83,7 @@ def theorem_12(
     name = f"Theorem 12 ({form})"
     if 1 + 2 * beta <= 0:
         return vacuous(name, conditions, {"q": q})
-    A = 2 * nonnegative("sigma_l", sigma_l) * s.L_G / ((1 + 2 * beta) * L)
+    A = 2 * nonnegative("sample_spread", sample_spread) * s.L_G / ((1 + 2 * beta) * L)
     first = s.N * positive("U", U) * s.K * (1 if printed(form) else s.B)
     t0 = power(A / first, 1 / (1 + q)) * power(s.T, q / (1 + q))
     if printed(form):

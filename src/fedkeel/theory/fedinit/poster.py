@@ -38,7 +38,11 @@ class Heterogeneity:
 
 
 def gradient_norm(run: RelaxedRun, h: Heterogeneity, form: Form = "repaired") -> Bound:
-    """First row: mean E‖∇f‖² ≤ 2D/(ληKT) + κ_2ηLσ_l²/(λN) + 3κ_1ηKLG²/(λN). Both forms alike."""
+    """First row: mean E‖∇f‖² ≤ 2D/(ληKT) + κ_2ηLσ_l²/(λN) + 3κ_1ηKLG²/(λN). Both forms alike.
+
+    Its last term has K above the line: the rate 1/√(NKT) beside it is that of G = 0
+    (``rate_theorem_1``).
+    """
     printed(form)
     terms = {
         "initial": 2 * run.D / (h.lam * run.eta * run.K * run.T),

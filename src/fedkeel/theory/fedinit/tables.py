@@ -27,17 +27,25 @@ TABLE_2 = (
     RateRow(6, (1, 4, 6), "mean ‖∇f‖²", "D/(ζηKT) − 2γ_ββ²LΔ_T/(ζηKT)", "1/(NKT)"),
     RateRow(9, (1, 2, 4, 6), "f(w^T) − f*", "e^{−ζμηKT}D + R_βη²K²LD", "1/T²"),
 )
-"""As printed: row 1 has L² where the proof has L, row 6 a rate its step does not give."""
+"""As printed: row 1 has L² where the proof has L; rows 1, 4 and 6 have rates that their steps do not give."""
 
 
-def step_theorem_1(N: int, K: int, T: int) -> float:
-    """Remark 3: η = √(N/(KT)), up to a constant."""
-    return math.sqrt(count("N", N) / (count("K", K) * count("T", T)))
+def step_theorem_1(N: int, K: int, T: int, form: Form = "repaired") -> float:
+    """Remark 3, up to a constant: η = √(N/(KT)) as printed; repaired √(N/T)/K.
+
+    The remark takes σ for a constant; it is σ_l² + 6Kσ_g², so that at the printed step Theorem 1's own bound
+    grows like √(K/(NT)). The step that balances its two terms is smaller by √K.
+    """
+    return math.sqrt(count("N", N) / count("T", T)) / choose(form, math.sqrt(count("K", K)), K)
 
 
-def rate_theorem_1(N: int, K: int, T: int) -> float:
-    """Remark 3: 1/√(NKT), up to a constant."""
-    return 1 / math.sqrt(count("N", N) * count("K", K) * count("T", T))
+def rate_theorem_1(N: int, K: int, T: int, form: Form = "repaired") -> float:
+    """Remark 3, up to a constant: 1/√(NKT) as printed; repaired 1/√(NT): no speed-up with K.
+
+    With the best step the bound is 2√(DκLσ/(NKT))/λ, and σ/K does not fall below 6σ_g². Only clients that are
+    all alike (σ_g = 0) have the printed rate. The poster's first row has 3κ_1ηKLG² and needs the same repair.
+    """
+    return 1 / math.sqrt(count("N", N) * choose(form, count("K", K), 1) * count("T", T))
 
 
 def step_theorem_4(N: int, K: int, T: int, *, lam: float, mu: float) -> float:
@@ -46,9 +54,12 @@ def step_theorem_4(N: int, K: int, T: int, *, lam: float, mu: float) -> float:
     return math.log(N * K * T) / (positive("lam", lam) * positive("mu", mu) * count("K", K) * count("T", T))
 
 
-def rate_theorem_4(N: int, K: int, T: int) -> float:
-    """Remark 5: 1/(NKT), without logarithms."""
-    return 1 / (count("N", N) * count("K", K) * count("T", T))
+def rate_theorem_4(N: int, K: int, T: int, form: Form = "repaired") -> float:
+    """Remark 5, without logarithms: 1/(NKT) as printed; repaired 1/(NT), as in ``rate_theorem_1``.
+
+    ηκLσ/(λμN) at the remark's step is log(NKT)·κLσ/((λμ)²NKT), with σ/K ≥ 6σ_g²: no speed-up with K.
+    """
+    return 1 / (count("N", N) * choose(form, count("K", K), 1) * count("T", T))
 
 
 def step_theorem_6(N: int) -> float:
@@ -74,7 +85,7 @@ def rate_theorem_9(T: int) -> float:
 
 
 def rate_theorem_17(N: int, T: int, form: Form = "repaired") -> float:
-    """Remark 18 with Theorem 1's step: 1/T printed; repaired N/T, which the poster prints too."""
+    """Remark 18 with Theorem 1's printed step: 1/T printed; repaired N/T, which the poster prints too."""
     return choose(form, 1, count("N", N)) / count("T", T)
 
 

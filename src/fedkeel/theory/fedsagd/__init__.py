@@ -12,6 +12,7 @@ from fedkeel.theory.fedsagd.convergence import (
     theorem_4_1_conditions,
     weighted_gradient,
 )
+from fedkeel.theory.fedsagd.lemmas import DriftState, lemma_d_8, lemma_d_9, lemma_d_10, lemma_d_11
 from fedkeel.theory.fedsagd.rows import Hyperparameters, StabilityRow, table_1
 from fedkeel.theory.fedsagd.stability import (
     StabilityRun,
@@ -35,6 +36,7 @@ from fedkeel.theory.fedsagd.stability import (
 
 __all__ = [
     "AcceleratedSteps",
+    "DriftState",
     "Hyperparameters",
     "StabilityRow",
     "StabilityRun",
@@ -52,6 +54,10 @@ __all__ = [
     "fedsagd_local_update",
     "gamma",
     "generalisation_gap",
+    "lemma_d_8",
+    "lemma_d_9",
+    "lemma_d_10",
+    "lemma_d_11",
     "local_move",
     "local_step_limit",
     "mimelite",

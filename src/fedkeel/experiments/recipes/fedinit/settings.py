@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from fedkeel.experiments.recipes.recipe import Line, Settings, Setup
+from fedkeel.experiments.recipes.recipe import (
+    ALPHA_TIMES,
+    PRINTED,
+    Assumption,
+    Line,
+    Reading,
+    Settings,
+    Setup,
+)
 
 RESNET, VGG = "resnet18_gn", "vgg11"
 CIFAR10, CIFAR100 = "cifar10", "cifar100"
@@ -35,6 +43,15 @@ _PARTICIPATION: Mapping[str, Settings] = MappingProxyType(
     }
 )
 BETA = MappingProxyType({"10%-100": 0.1, "5%-200": 0.05})
+AUTHORS_BETA = 0.1  # the default of --beta in the authors' code, for every participation
+# What the authors' public code does beside what is printed: server/server.py, client/*.py, train.py.
+_AUTHORS: Settings = MappingProxyType(
+    {
+        "sampling": "bernoulli",
+        "work.clip": 10.0,
+        "work.clip_on": "direction",
+    }
+)
 _ROUNDS = MappingProxyType({CIFAR10: 500, CIFAR100: 800})
 
 BASELINES: Mapping[str, str | Line] = MappingProxyType(
@@ -59,16 +76,18 @@ SMALL: Settings = MappingProxyType(
         "eval_every": 5,
         "engine": "serial",
         "threads": 1,
+        ALPHA_TIMES: 5,  # a fifth of the local steps: α·η·K of a turn is the paper's
     }
 )
 SMALL_NOTE = (
     "a multi-layer perceptron of 64 units instead of {model}, 200 rounds instead of {rounds}, one local "
-    "epoch instead of five, no augmentation, evaluated every fifth round; clients, cohort, split, noise, "
-    "batch size, rate, decay and weight decay are the paper's. Accuracies are far lower."
+    "epoch instead of five, no augmentation, evaluated every fifth round; FedDyn's α is five times the "
+    "paper's, since its clients take a fifth of the steps; clients, cohort, split, noise, batch size, rate, "
+    "decay and weight decay are the paper's. Accuracies are far lower."
 )
 
 
-def settings(split: str, data: str = CIFAR10, model: str = RESNET) -> dict[str, Any]:
+def settings(split: str, data: str = CIFAR10, model: str = RESNET, reading: str = PRINTED) -> dict[str, Any]:
     """Return the settings of a column such as "5%-200 Dir-0.1"."""
     participation, concentration = split.split(" Dir-")
     return {
@@ -78,21 +97,45 @@ def settings(split: str, data: str = CIFAR10, model: str = RESNET) -> dict[str, 
         "model.name": model,
         "rounds": _ROUNDS[data],
         **_SHARED,
+        **({} if reading == PRINTED else _AUTHORS),
     }
 
 
-def methods(split: str) -> dict[str, str | Line]:
-    """Return the seven methods of the tables; β of FedInit is the share of the clients in a round."""
-    return {**BASELINES, FEDINIT: f"FedInit(beta={BETA[split.split(maxsplit=1)[0]]:g})"}
+def participation(split: str) -> str:
+    """Return the part of a column's name that says how many clients take part."""
+    return split.split(maxsplit=1)[0]
 
 
-def relaxed_methods(split: str) -> dict[str, str | Line]:
+def beta_of(split: str, reading: str = PRINTED) -> float:
+    """Return the β of a column: N/C, or the one of the authors' code."""
+    return BETA[participation(split)] if reading == PRINTED else AUTHORS_BETA
+
+
+def relaxed_text(method: str, beta: float, reading: str = PRINTED) -> str:
+    """Return a method with relaxed initialisation: end models averaged as printed, walks in the code.
+
+    In the authors' code the server of FedDyn still steps from the mean end model.
+    """
+    if reading == PRINTED:
+        form = ""
+    else:
+        form = ', aggregate="walk"' + (', gamma="end"' if method.startswith("FedDyn") else "")
+    if method == "FedAvg":
+        return f"FedInit(beta={beta:g}{form})"
+    return f"relaxed({method}, beta={beta:g}{form})"
+
+
+def methods(split: str, reading: str = PRINTED) -> dict[str, str | Line]:
+    """Return the seven methods of the tables."""
+    return {**BASELINES, FEDINIT: relaxed_text("FedAvg", beta_of(split, reading), reading)}
+
+
+def relaxed_methods(split: str, reading: str = PRINTED) -> dict[str, str | Line]:
     """Return the methods with relaxed initialisation, under their own names; FedAvg's is FedInit."""
-    beta = BETA[split.split(maxsplit=1)[0]]
     made: dict[str, str | Line] = {}
     for row, given in BASELINES.items():
         line = Line(given) if isinstance(given, str) else given
-        text = f"FedInit(beta={beta:g})" if row == "FedAvg" else f"relaxed({line.method}, beta={beta:g})"
+        text = relaxed_text(line.method, beta_of(split, reading), reading)
         made[row] = Line(text, line.settings)
     return made
 
@@ -104,44 +147,122 @@ def setup(
     *,
     lines: Mapping[str, str | Line] | None = None,
     more: Settings = MappingProxyType({}),
+    reading: str = PRINTED,
 ) -> Setup:
     """Return the runs of a column: its settings and further ones, with the methods of the tables."""
-    return Setup({**settings(split, data, model), **more}, methods(split) if lines is None else lines)
+    made = methods(split, reading) if lines is None else lines
+    return Setup({**settings(split, data, model, reading), **more}, made)
 
+
+# What the paper prints (section 5.1).
+STATED = (
+    "data.name",
+    "data.split",
+    "data.clients",
+    "cohort",
+    "model.name",
+    "rounds",
+    "work.lr",
+    "work.lr_decay",
+    "FedAvg.lr",
+    "SCAFFOLD.lr",
+    "FedCM.lr",
+)
 
 # What the paper does not print.
 ASSUMED_DATA = (
-    "Strength of the noise: the paper gives none. Channels of a client are multiplied by 1 + 0.2·N(0, 1), "
-    "the brightness of a class is shifted by 0.1·N(0, 1) of the range; the test set stays clean.",
-    "“Sampling with replacement”: each client draws 1/C of the data set by its own class prior, from classes "
-    "that are refilled.",
-    "Augmentation (flip, 4-pixel pad and crop): the paper names none, the authors' public code "
-    "(woodenchild95/FL-Simulator) has it.",
+    Assumption(
+        "Strength of the noise: the paper gives none. Channels of a client are multiplied by 1 + 0.2·N(0, "
+        "1), "
+        "the brightness of a class is shifted by 0.1·N(0, 1) of the range; the test set stays clean.",
+        "data.noise",
+    ),
+    Assumption(
+        "“Sampling with replacement”: each client draws 1/C of the data set by its own class prior, from "
+        "classes that are refilled.",
+        "data.split",
+    ),
+    Assumption(
+        "Augmentation (flip, 4-pixel pad and crop): the paper names none, the authors' public code "
+        "(woodenchild95/FL-Simulator) has it.",
+        "data.augment",
+    ),
 )
-ASSUMED_WORK = (
+_LOCAL_WORK = Assumption(
     "Local work: the paper prints neither epochs nor batch size nor weight decay. 5 epochs, batches of 50 "
     "with 100 clients and of 25 with 200, and 0.001 are those of the authors' public code.",
-    "Exactly 10 clients per round, drawn without replacement; clients have equal weights.",
+    "work.epochs",
+    "work.batch_size",
+    "work.weight_decay",
+    "work.last_batch",
+)
+ASSUMED_WORK = (
+    _LOCAL_WORK,
+    Assumption(
+        "Exactly 10 clients per round, drawn without replacement; clients have equal weights. The authors' "
+        "public code draws each client with probability N/C.",
+        "sampling",
+        "weighting",
+    ),
+    Assumption(
+        "No clipping, since none is printed; the authors' public code clips every local direction to norm "
+        "10.",
+        "work.clip",
+    ),
 )
 ASSUMED_BETA = (
-    "β is not printed (the poster: “specific relaxed coefficient β”). N/C is taken, 0.1 at 10 % and 0.05 at "
-    "5 %: the largest for which docs/relaxed.md expects no divergence; the authors' public code has 0.1.",
+    Assumption(
+        "β is not printed (the poster: “specific relaxed coefficient β”). N/C is taken for every method, 0.1 "
+        "at 10 % and 0.05 at 5 %: the largest for which docs/relaxed.md expects no divergence; the authors' "
+        "public code has 0.1.",
+        "Relaxed.beta",
+    ),
 )
 ASSUMED_AGGREGATE = (
-    "The server averages end models, as in Algorithm 1; the authors' public code adds the mean walk, "
-    'relaxed(…, aggregate="walk").',
+    Assumption(
+        "The server averages end models, and a client that was never selected starts from x⁰, as in "
+        'Algorithm 1; the authors\' public code adds the mean walk, relaxed(…, aggregate="walk").',
+        "Relaxed.origin",
+        "Relaxed.first",
+        "Relaxed.gamma",
+    ),
 )
 ASSUMED_METHODS = (
-    "FedSAM's ρ = 0.1, FedDyn's α = 0.1, FedCM's α = 0.1 and FedAdam's β1 = 0.9, β2 = 0.99, τ = 0.01 are not "
-    "printed: they are those of the authors' public code.",
-    "“Global learning rate 1 except for FedAdam we use 0.1” is read as the server's rate of FedAdam; "
-    "FedDyn's decay 0.9995 is kept with relaxed initialisation.",
+    Assumption(
+        "FedSAM's ρ = 0.1, FedDyn's α = 0.1, FedCM's α = 0.1 and FedAdam's β1 = 0.9, β2 = 0.99, τ = 0.01 are "
+        "not printed: they are those of the authors' public code; FedAdam's second moment starts at τ², "
+        "as in "
+        "its own paper. SCAFFOLD is its option II.",
+        "FedSAM.rho",
+        "FedDyn.*",
+        "FedCM.alpha",
+        "FedAdam.*",
+        "SCAFFOLD.option",
+    ),
+    Assumption(
+        "“Global learning rate 1 except for FedAdam we use 0.1” is read as the server's rate of FedAdam; "
+        "FedDyn's decay 0.9995 is kept with relaxed initialisation.",
+        "FedAdam.lr",
+        "work.lr_decay",
+    ),
 )
-ASSUMED_RESNET = ("ResNet-18-GN has torchvision's 7×7 stem and 2 groups, as in the authors' public code.",)
+ASSUMED_RESNET = (
+    Assumption(
+        "ResNet-18-GN has torchvision's 7×7 stem and 2 groups, as in the authors' public code.", "model.name"
+    ),
+)
 ASSUMED_VGG = (
-    "VGG-11 has no normalisation and one linear layer after its convolutions: neither is described.",
+    Assumption(
+        "VGG-11 has no normalisation and one linear layer after its convolutions: neither is described.",
+        "model.name",
+    ),
 )
-ASSUMED_RULE = ("The width of the smoothing filter is not printed: a mean of 5 evaluations in succession.",)
+ASSUMED_RULE = (
+    Assumption(
+        "The width of the smoothing filter is not printed: a mean of 5 evaluations in succession.",
+        "eval_every",
+    ),
+)
 ASSUMED = (
     *ASSUMED_DATA,
     *ASSUMED_WORK,
@@ -149,3 +270,56 @@ ASSUMED = (
     *ASSUMED_RESNET,
     *ASSUMED_RULE,
 )
+
+AUTHORS_SOURCE = (
+    "the paper, and where it is silent the authors' public code, woodenchild95/FL-Simulator (server.py and "
+    "FedDyn.py as stored at commit 653ebb5, train.py at 1cfae2f)."
+)
+# What the authors' code says of the same choices, and of some that the text makes otherwise.
+AUTHORS_WORK = (
+    _LOCAL_WORK,
+    Assumption(
+        "Each client takes part with probability N/C in each round, so cohorts vary; clients have equal "
+        "weights; an empty cohort is drawn again.",
+        "sampling",
+        "weighting",
+    ),
+    Assumption(
+        "Every local direction (gradient and correction, without the method's own α·y and weight decay) is "
+        "clipped to norm 10.",
+        "work.clip",
+        "work.clip_on",
+    ),
+)
+AUTHORS_RELAXED = (
+    Assumption(
+        "Walks are averaged: the server adds the mean of end − start to its model, where Algorithm 1 "
+        "averages "
+        "end models. The servers of FedDyn, FedSpeed and FedSMOO step from the mean end model. A client that "
+        "was never selected starts from x⁰.",
+        "Relaxed.origin",
+        "Relaxed.first",
+        "Relaxed.gamma",
+    ),
+    Assumption(
+        "β = 0.1 for every method and every participation, the default of the code; the text prints none.",
+        "Relaxed.beta",
+    ),
+)
+AUTHORS_ASSUMED = (*ASSUMED_DATA, *AUTHORS_WORK, *AUTHORS_RELAXED, *ASSUMED_RESNET, *ASSUMED_RULE)
+
+
+def authors(
+    setups: Mapping[str, Setup],
+    *assumptions: str,
+    measures: Settings = MappingProxyType({}),
+    panels: Any = None,
+) -> Reading:
+    """Return the reading of a recipe by the authors' code: its own assumptions, then those of all."""
+    return Reading(
+        source=AUTHORS_SOURCE,
+        setups=setups,
+        assumptions=(*assumptions, *AUTHORS_ASSUMED),
+        measures=measures,
+        panels=panels,
+    )

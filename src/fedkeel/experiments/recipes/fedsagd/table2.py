@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedkeel.experiments.recipes.claims import Ordered, better
+from fedkeel.experiments.recipes.claims import DECAY, PROXIMAL, WALK, Ordered, better
 from fedkeel.experiments.recipes.fedsagd import settings as printed
 from fedkeel.experiments.recipes.recipe import Column, PaperTable, Recipe, RecipeScale, Setup
 
@@ -101,6 +101,7 @@ TABLE2 = Recipe(
         "Three cells of CIFAR-100 contradict the tops beside them: FedAvg has a top of 40.79 but never "
         "reaches 40, FedAdam (44.51) and FedLNAG (42.31) reach 45. They are typed as printed.",
     ),
+    decided_by=(PROXIMAL, DECAY, WALK),
     seeds=5,
     cpu=RecipeScale(
         note=f"{CPU_NOTE}. {_CPU_TARGETS}",
@@ -154,6 +155,7 @@ TABLE11 = Recipe(
         "Table 2.",
         "± is taken as the standard deviation, although the caption says variance.",
     ),
+    decided_by=(PROXIMAL, DECAY, WALK),
     seeds=5,
     cpu=RecipeScale(note=CPU_NOTE, seeds=3, setups=CPU_SETUPS),
 )

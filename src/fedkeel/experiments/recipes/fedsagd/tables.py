@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedkeel.experiments.recipes.claims import Peaks, Similar, SmallerDrop, better
+from fedkeel.experiments.recipes.claims import DECAY, PROXIMAL, WALK, Peaks, Similar, SmallerDrop, better
 from fedkeel.experiments.recipes.fedsagd import settings as printed
 from fedkeel.experiments.recipes.recipe import Column, Panel, PaperTable, Recipe, RecipeScale, Setup
 
@@ -50,6 +50,7 @@ TABLE3 = Recipe(
         "'Only a minimal adverse impact' is stated as 'less than on the others'; SCAFFOLD's own numbers "
         "contradict it (it loses 2.29 points, FedSAGD 2.50).",
     ),
+    decided_by=(PROXIMAL, DECAY, WALK),
     seeds=5,
     cpu=RecipeScale(
         note=f"{_FOUR_NOTE}; Dirichlet 0.3 and iid",
@@ -93,6 +94,7 @@ TABLE4 = Recipe(
         "'Only a minimal adverse impact' is stated as 'less than on the others'. From 10 to 1 % FedANAG's "
         "own numbers contradict it (it loses 0.13 points, FedSAGD 0.15); from 5 to 1 % it holds.",
     ),
+    decided_by=(PROXIMAL, DECAY, WALK),
     seeds=5,
     cpu=RecipeScale(
         note=f"{_FOUR_NOTE}; participation of 1, 2 and 5 %",
@@ -157,6 +159,7 @@ def _sensitivity(
             *((also,) if also else ()),
             "The printed table has the values side by side; here each is a row.",
         ),
+        decided_by=(PROXIMAL, DECAY, WALK),
         seeds=5,
         cpu=RecipeScale(
             note="The CNN is as printed, with 40 rounds of 500 and one local epoch of five",

@@ -2,8 +2,9 @@
 
 from fedkeel.experiments.recipes.ours.drop_outs import DROP_OUTS
 from fedkeel.experiments.recipes.ours.logistic import LOGISTIC, SEARCH
+from fedkeel.experiments.recipes.ours.one_rate import ONE_RATE
 from fedkeel.experiments.recipes.ours.relaxed_forms import FORMS
 
-RECIPES = (SEARCH, LOGISTIC, FORMS, DROP_OUTS)
+RECIPES = (SEARCH, LOGISTIC, FORMS, DROP_OUTS, ONE_RATE)
 
-__all__ = ["DROP_OUTS", "FORMS", "LOGISTIC", "RECIPES", "SEARCH"]
+__all__ = ["DROP_OUTS", "FORMS", "LOGISTIC", "ONE_RATE", "RECIPES", "SEARCH"]

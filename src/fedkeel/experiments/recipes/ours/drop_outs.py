@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedkeel.experiments.recipes.claims import BetterColumn, better
+from fedkeel.experiments.recipes.claims import EXPOSURE, RELAXATION, BetterColumn, better
 from fedkeel.experiments.recipes.fedinit.settings import (
     ASSUMED_DATA,
     ASSUMED_RULE,
@@ -57,6 +57,7 @@ DROP_OUTS = Recipe(
         *ASSUMED_WORK,
         *ASSUMED_RULE,
     ),
+    decided_by=(RELAXATION, EXPOSURE),
     seeds=3,
     cpu=RecipeScale(note=SMALL_NOTE.format(model="ResNet-18-GN", rounds=500), seeds=3, settings=SMALL),
 )

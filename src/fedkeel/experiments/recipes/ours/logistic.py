@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from fedkeel.experiments.recipes.claims import better
+from fedkeel.experiments.recipes.claims import NOTHING, better
 from fedkeel.experiments.recipes.fedsagd import settings as printed
 from fedkeel.experiments.recipes.fedsagd.table2 import TABLE2
 from fedkeel.experiments.recipes.recipe import (
@@ -115,6 +115,7 @@ SEARCH = Recipe(
         "400, 450 and 500 rounds decides, with one seed. The test set plays no part.",
         *_ASSUMED,
     ),
+    decided_by=(NOTHING,),
     seeds=1,
     cpu=RecipeScale(note="the whole grid, 500 rounds of each, one seed", seeds=1),
 )
@@ -172,6 +173,7 @@ LOGISTIC = Recipe(
         "(`ours/logistic-search`); evaluated every second round, so rounds to a target are known to two.",
         *_ASSUMED,
     ),
+    decided_by=(NOTHING,),
     seeds=5,
     cpu=RecipeScale(
         note="2,000 rounds as in the paper, on MNIST; the targets are 90 and 91.5 % in place of 78 and 80 %, "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedkeel.experiments.recipes.claims import better
+from fedkeel.experiments.recipes.claims import RELAXATION, better
 from fedkeel.experiments.recipes.fedinit.settings import (
     ASSUMED_BETA,
     ASSUMED_DATA,
@@ -54,6 +54,7 @@ FORMS = Recipe(
         better("The first start from x⁰ is better than none, walks", WALK_INITIAL, WALK_NONE),
     ),
     assumptions=(*ASSUMED_DATA, *ASSUMED_WORK, *ASSUMED_BETA, *ASSUMED_RULE),
+    decided_by=(RELAXATION,),
     seeds=3,
     cpu=RecipeScale(note=SMALL_NOTE.format(model="ResNet-18-GN", rounds=500), seeds=3, settings=SMALL),
 )

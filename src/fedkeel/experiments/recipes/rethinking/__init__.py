@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fedkeel.experiments.recipes.baseline_code import with_baseline_code
 from fedkeel.experiments.recipes.recipe import Recipe, smoke_scale
 from fedkeel.experiments.recipes.rethinking.figures_ablation import FIGURE11, FIGURE12, FIGURE13
 from fedkeel.experiments.recipes.rethinking.figures_alpha import FIGURE9, FIGURE10
@@ -14,6 +15,7 @@ from fedkeel.experiments.recipes.rethinking.figures_features import FIGURE2, FIG
 from fedkeel.experiments.recipes.rethinking.figures_gradients import FIGURE1, FIGURE4
 from fedkeel.experiments.recipes.rethinking.figures_initialisation import FIGURE7, FIGURE8
 from fedkeel.experiments.recipes.rethinking.figures_scaffold import FIGURE6
+from fedkeel.experiments.recipes.rethinking.settings import STATED
 from fedkeel.experiments.recipes.rethinking.tables import TABLE1, TABLE2, TABLE3, TABLE4
 
 _SMOKE_ROUNDS = 20  # so that the probes that report every ten rounds do so before and after a switch
@@ -42,8 +44,9 @@ def _with_few_counted(recipe: Recipe) -> Recipe:
     return recipe.changed(smoke=replace(general, settings={**general.settings, "study.rounds": 2}))
 
 
-RECIPES: tuple[Recipe, ...] = (
+_ALL: tuple[Recipe, ...] = (
     *(TABLE1, _with_few_counted(TABLE2), TABLE3, TABLE4),
     *(_with_smoke(FIGURE1), FIGURE2, FIGURE3, _with_smoke(FIGURE4), FIGURE5),
     *map(_with_smoke, (FIGURE6, FIGURE7, FIGURE8, FIGURE9, FIGURE10, FIGURE11, FIGURE12, FIGURE13)),
 )
+RECIPES = tuple(with_baseline_code(recipe.changed(stated=STATED)) for recipe in _ALL)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedkeel.experiments.recipes.claims import BetterColumn, Similar, SmallerDrop, better
+from fedkeel.experiments.recipes.claims import EXPOSURE, BetterColumn, Similar, SmallerDrop, better
 from fedkeel.experiments.recipes.recipe import Column, Line, Panel, PaperTable, Recipe, RecipeScale, Setup
 from fedkeel.experiments.recipes.rethinking.settings import (
     COMMON,
@@ -110,6 +110,7 @@ FIGURE11 = Recipe(
         "What a small α is is not said: 0.01, beside the 0.1 of all others.",
         *COMMON,
     ),
+    decided_by=(EXPOSURE,),
     seeds=SEEDS,
     cpu=RecipeScale(
         note=f"{CPU_DEVICE_FULL_NOTE}; with 10 clients 10 local steps",
@@ -180,6 +181,7 @@ FIGURE12 = Recipe(
         TRAIN_LOSS,
         *COMMON,
     ),
+    decided_by=(EXPOSURE,),
     seeds=SEEDS,
     cpu=RecipeScale(note=CPU_DEVICE_NOTE, seeds=3, settings=CPU_DEVICE),
     panels=(
@@ -212,6 +214,7 @@ FIGURE13 = Recipe(
         "round.",
         *COMMON,
     ),
+    decided_by=(EXPOSURE,),
     seeds=SEEDS,
     cpu=RecipeScale(note=CPU_FULL_NOTE, seeds=3, settings=CPU_FULL),
     panels=(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fedkeel.experiments.recipes.claims import Ordered, Similar, better
-from fedkeel.experiments.recipes.recipe import Column, Panel, PaperTable, Recipe, RecipeScale
+from fedkeel.experiments.recipes.claims import EXPOSURE, BetterColumn, Ordered, Similar, better
+from fedkeel.experiments.recipes.recipe import ALPHA_TIMES, Column, Panel, PaperTable, Recipe, RecipeScale
 from fedkeel.experiments.recipes.rethinking.settings import (
     COMMON,
     CPU_DEVICE,
@@ -44,12 +44,19 @@ FIGURE9 = Recipe(
         PaperTable(
             (
                 Column("accuracy before the switch", "partial participation", "mean:0.5:0.75"),
+                Column("accuracy at the switch", "partial participation", "mean:0.7:0.75"),
                 Column("final train loss", "partial participation", "final of losses/train (min)"),
             )
         ),
     ),
     claims=(
         better("α = 1.0 is worse than FedAvg", "FedAvg", "α = 1.0", "final accuracy"),
+        BetterColumn(
+            "With α = 1.0 the switch to FedAvg brings no gain (less than one point)",
+            ("accuracy at the switch", "final accuracy"),
+            ("α = 1.0",),
+            by=-1.0,
+        ),
         Similar(
             "With α = 0.1 and 0.01 FedDyn performs alike before the switch (within two points)",
             ("α = 0.1",),
@@ -68,8 +75,14 @@ FIGURE9 = Recipe(
         TRAIN_LOSS,
         *COMMON,
     ),
+    decided_by=(EXPOSURE,),
     seeds=SEEDS,
-    cpu=RecipeScale(note=CPU_DEVICE_NOTE, seeds=3, settings=CPU_DEVICE),
+    cpu=RecipeScale(
+        note=f"{CPU_DEVICE_NOTE}; α = 1.0 five times as large, beyond which its steps overshoot",
+        seeds=3,
+        settings=CPU_DEVICE,
+        lines={"α = 1.0": {ALPHA_TIMES: 5}},
+    ),
     panels=(
         Panel("(a) test accuracy", "partial participation", "accuracy"),
         Panel("(b) train loss", "partial participation", "losses/train"),
@@ -110,8 +123,14 @@ FIGURE10 = Recipe(
         "FedDyn runs throughout; local drift ends where FedAvg begins.",
         *COMMON,
     ),
+    decided_by=(EXPOSURE,),
     seeds=SEEDS,
-    cpu=RecipeScale(note=CPU_FULL_NOTE, seeds=3, settings=CPU_FULL),
+    cpu=RecipeScale(
+        note=f"{CPU_FULL_NOTE}; α = 1.0 five times as large, beyond which its steps overshoot",
+        seeds=3,
+        settings=CPU_FULL,
+        lines={"α = 1.0": {ALPHA_TIMES: 5}},
+    ),
     panels=(
         Panel("(a) pseudo-gradient diversity", "full participation", "diversity"),
         Panel("(b) local drift diversity", "local drift", "diversity/h_i"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedkeel.experiments.recipes.claims import BetterColumn, Between, Similar, better
+from fedkeel.experiments.recipes.claims import EXPOSURE, BetterColumn, Between, Similar, better
 from fedkeel.experiments.recipes.recipe import Column, Line, Panel, PaperTable, Recipe, RecipeScale
 from fedkeel.experiments.recipes.rethinking.settings import (
     COMMON,
@@ -61,6 +61,7 @@ FIGURE2 = Recipe(
         *_MEASURED,
         *COMMON,
     ),
+    decided_by=(EXPOSURE,),
     seeds=SEEDS,
     cpu=_CPU,
     panels=(
@@ -109,6 +110,7 @@ FIGURE3 = Recipe(
         ),
     ),
     assumptions=(*_MEASURED, *COMMON),
+    decided_by=(EXPOSURE,),
     seeds=SEEDS,
     cpu=_CPU,
     panels=(
@@ -178,6 +180,7 @@ FIGURE5 = Recipe(
         _MEASURED[0],
         *COMMON,
     ),
+    decided_by=(EXPOSURE,),
     seeds=SEEDS,
     cpu=_CPU,
     panels=(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedkeel.experiments.recipes.claims import Between, Similar, SmallerDrop, better
+from fedkeel.experiments.recipes.claims import EXPOSURE, Between, Similar, SmallerDrop, better
 from fedkeel.experiments.recipes.recipe import Column, Panel, PaperTable, Recipe, RecipeScale
 from fedkeel.experiments.recipes.rethinking.settings import (
     COMMON,
@@ -56,6 +56,8 @@ FIGURE1 = Recipe(
                 Column(
                     "cosine with the last move", "full participation", f"{_BEFORE} of cosine/previous (min)"
                 ),
+                Column("early diversity", "full participation", "mean:0.05:0.25 of diversity (min)"),
+                Column("early cosine", "full participation", "mean:0.05:0.25 of cosine/earlier (min)"),
             )
         ),
     ),
@@ -72,6 +74,27 @@ FIGURE1 = Recipe(
             ("FedAvg",),
             2.0,
             ("accuracy before the switch",),
+        ),
+        Similar(
+            "FedNTD and MOON follow FedAvg: a cosine within 0.2 of its",
+            _INDIRECT,
+            ("FedAvg",),
+            0.2,
+            ("cosine",),
+        ),
+        better(
+            "FedAvg has the highest diversity and cosine in the early rounds",
+            (*_DIRECT, *_INDIRECT),
+            "FedAvg",
+            "early diversity",
+            "early cosine",
+        ),
+        Similar(
+            "FedDyn and SCAFFOLD have a similar cosine (within 0.2)",
+            (TWO_STAGES,),
+            ("SCAFFOLD→FedAvg",),
+            0.2,
+            ("cosine",),
         ),
         better(
             "FedDyn and SCAFFOLD have a lower diversity and a lower cosine than FedAvg",
@@ -97,7 +120,7 @@ FIGURE1 = Recipe(
         better(
             "Only FedDyn is a good initialisation: FedDyn→FedAvg ends highest, with the lowest diversity",
             TWO_STAGES,
-            (),
+            ("FedAvg", "SCAFFOLD→FedAvg", *_INDIRECT),
             "final accuracy",
             "diversity after the switch",
         ),
@@ -108,10 +131,12 @@ FIGURE1 = Recipe(
         "round's move is compared with all earlier ones, the mean being one point (cosine/earlier): its "
         "last point is the mean of panel (c). `cosine(each_round=True)` writes panel (c) itself as a list "
         "into a run's last row.",
-        "How fast a method converges is taken as its mean accuracy between 5 and 75 % of the rounds.",
+        "How fast a method converges is taken as its mean accuracy between 5 and 75 % of the rounds; the "
+        "early rounds are those from 5 to 25 %. “Similar” cosines are read as within 0.2.",
         OTHERS,
         *COMMON,
     ),
+    decided_by=(EXPOSURE,),
     seeds=SEEDS,
     cpu=RecipeScale(
         note=CPU_DEVICE_FULL_NOTE,
@@ -185,6 +210,7 @@ FIGURE4 = Recipe(
         TRAIN_LOSS,
         *COMMON,
     ),
+    decided_by=(EXPOSURE,),
     seeds=SEEDS,
     cpu=RecipeScale(
         note=CPU_FULL_SILO_NOTE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedkeel.experiments.recipes.claims import BetterColumn, Similar, SmallerDrop, better
+from fedkeel.experiments.recipes.claims import EXPOSURE, BetterColumn, Similar, SmallerDrop, better
 from fedkeel.experiments.recipes.recipe import Column, Line, Panel, PaperTable, Recipe, RecipeScale, Setup
 from fedkeel.experiments.recipes.rethinking.settings import (
     COMMON,
@@ -110,6 +110,7 @@ FIGURE7 = Recipe(
         TRAIN_LOSS,
         *COMMON,
     ),
+    decided_by=(EXPOSURE,),
     seeds=SEEDS,
     cpu=RecipeScale(
         note=f"{CPU_DEVICE_NOTE}; the public data is CIFAR-100",
@@ -182,6 +183,7 @@ FIGURE8 = Recipe(
         "θ and γ are compared by their mean accuracy after the first 5 % of the rounds.",
         *COMMON,
     ),
+    decided_by=(EXPOSURE,),
     seeds=SEEDS,
     cpu=RecipeScale(
         note=CPU_DEVICE_SILO_NOTE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedkeel.experiments.recipes.claims import BetterColumn, better
+from fedkeel.experiments.recipes.claims import EXPOSURE, BetterColumn, better
 from fedkeel.experiments.recipes.recipe import Column, Panel, PaperTable, Recipe, RecipeScale
 from fedkeel.experiments.recipes.rethinking.settings import (
     COMMON,
@@ -108,6 +108,7 @@ FIGURE6 = Recipe(
         OTHERS,
         *COMMON,
     ),
+    decided_by=(EXPOSURE,),
     seeds=SEEDS,
     cpu=RecipeScale(
         note=CPU_DEVICE_FULL_NOTE,

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from fedkeel.experiments.recipes.claims import BetterColumn, Ordered, Similar, better
+from fedkeel.experiments.recipes.claims import (
+    EXPOSURE,
+    LEVEL,
+    NOTHING,
+    BetterColumn,
+    Ordered,
+    Similar,
+    better,
+)
 from fedkeel.experiments.recipes.recipe import Column, Line, PaperTable, Recipe, RecipeScale, Setup
 from fedkeel.experiments.recipes.rethinking.settings import (
     COMMON,
@@ -10,7 +18,7 @@ from fedkeel.experiments.recipes.rethinking.settings import (
     CPU_DEVICE_NOTE,
     CPU_FEATURES,
     CPU_FEATURES_NOTE,
-    CPU_SILO,
+    CPU_SILO_CIFAR10,
     CPU_TABLE1_NOTE,
     CROSS_DEVICE,
     CROSS_SILO,
@@ -103,6 +111,7 @@ TABLE1 = Recipe(
         "The accuracy is that of the global model θ after the last round; which one is reported is not said.",
         *COMMON,
     ),
+    decided_by=(EXPOSURE,),
     seeds=SEEDS,
     cpu=RecipeScale(
         note=f"CIFAR-10 alone, in all four settings, with a multi-layer perceptron of 64 "
@@ -111,8 +120,8 @@ TABLE1 = Recipe(
         setups={
             "Device IID CIFAR10": {**CPU_DEVICE, "probes": ["losses"]},  # so that Table 2 shares its runs
             "Device NonIID CIFAR10": CPU_DEVICE,
-            "Silo IID CIFAR10": CPU_SILO,
-            "Silo NonIID CIFAR10": CPU_SILO,
+            "Silo IID CIFAR10": CPU_SILO_CIFAR10,
+            "Silo NonIID CIFAR10": CPU_SILO_CIFAR10,
         },
     ),
 )
@@ -161,12 +170,19 @@ TABLE2 = Recipe(
             _ENOUGH,
             ("0 (FedAvg)", "150", "300", "450", "1000 (FedDyn)"),
             "Rounds to 67%",
+            decided_by=(EXPOSURE, *LEVEL),
         ),
-        Ordered("The later the switch, the more rounds to the target", _ENOUGH, ("Rounds to 67%",)),
+        Ordered(
+            "The later the switch, the more rounds to the target",
+            _ENOUGH,
+            ("Rounds to 67%",),
+            decided_by=(EXPOSURE, *LEVEL),
+        ),
         Ordered(
             "The later the switch, the higher the computation cost",
             (*reversed(_LATER), "1000 (FedDyn)"),
             ("Computation cost",),
+            decided_by=(NOTHING,),
         ),
     ),
     assumptions=(
@@ -177,6 +193,7 @@ TABLE2 = Recipe(
         "digits and a small network (`fedkeel costs`).",
         *COMMON,
     ),
+    decided_by=(EXPOSURE,),
     seeds=SEEDS,
     cpu=RecipeScale(
         note=f"{CPU_DEVICE_NOTE}; switches at the same shares of the rounds; the target is 51 %, "
@@ -226,6 +243,7 @@ TABLE3 = Recipe(
         "The number of test points is not said: 500.",
         *COMMON,
     ),
+    decided_by=(EXPOSURE,),
     seeds=SEEDS,
     cpu=RecipeScale(note=CPU_FEATURES_NOTE, seeds=3, settings=CPU_FEATURES),
 )
@@ -260,6 +278,7 @@ TABLE4 = Recipe(
         OTHERS,
         *COMMON,
     ),
+    decided_by=(EXPOSURE,),
     seeds=SEEDS,
     cpu=RecipeScale(note=CPU_DEVICE_NOTE, seeds=3, settings=CPU_DEVICE),
 )

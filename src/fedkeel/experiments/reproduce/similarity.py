@@ -1,0 +1,230 @@
+"""Similarity numbers: what a smaller experiment must share with the paper's to say something about it.
+
+A scaled-down run is evidence only where that which drives the effect is kept. Each number is computed from
+the settings alone, for every row of every setup, at the paper's scale and at ours. A claim names the numbers
+that decide it (`claims.SIMILARITY`): where one of them is off by more than a factor of three, our runs say
+nothing about that claim, and its verdict is "not comparable here".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from fedkeel.experiments.experiment import Experiment
+from fedkeel.experiments.expression import parse_faults
+from fedkeel.experiments.recipes.claims import (
+    DECAY,
+    EXPOSURE,
+    NOTHING,
+    PROXIMAL,
+    RELAXATION,
+    SAMPLES,
+    SIMILARITY,
+    WALK,
+    Claim,
+)
+from fedkeel.experiments.recipes.recipe import PAPER, Column, Recipe, RecipeScale
+from fedkeel.experiments.recipes.studies import BoundedRun, CountedCosts
+from fedkeel.experiments.reproduce.estimate import DATA, MODELS
+from fedkeel.experiments.reproduce.plan import method_of, settings_of
+from fedkeel.methods import (
+    Adaptive,
+    Decayed,
+    FedACG,
+    FedDyn,
+    FedProx,
+    FedSAGD,
+    FedSMOO,
+    FedSpeed,
+    Relaxed,
+    Stages,
+)
+from fedkeel.methods.stages import as_stages
+
+FACTOR = 3.0  # a number that is further off than this is another experiment's
+PER_CLIENT = "samples per client"  # printed, and decides nothing
+LABELS = {
+    WALK: "total walk Σ K·η",
+    EXPOSURE: "FedDyn's exposure Σ p·K·α·η",
+    RELAXATION: "relaxed start's momentum β·C/N",
+    PROXIMAL: "proximal term coefficient·η·K",
+    DECAY: "FedSAGD's decay μ·η·K",
+    PER_CLIENT: "samples seen per client",
+    SAMPLES: "samples seen per parameter",
+}
+
+Numbers = dict[str, float]
+
+
+class Compared(NamedTuple):
+    """A similarity number of some rows of a setup: the paper's, and ours at a scale."""
+
+    number: str
+    setup: str
+    rows: tuple[str, ...]
+    paper: float
+    ours: float
+
+    @property
+    def ratio(self) -> float:
+        """Ours over the paper's; infinite where only one of the two is zero."""
+        if self.paper == 0 or self.ours == 0:
+            return 1.0 if self.paper == self.ours else math.inf
+        return self.ours / self.paper
+
+    @property
+    def alike(self) -> bool:
+        """Tell whether the two agree within a factor of three."""
+        return 1 / FACTOR <= self.ratio <= FACTOR
+
+    def __str__(self) -> str:
+        where = f"{self.setup}, {', '.join(self.rows)}"
+        return f"{LABELS[self.number]} is {self.ours:.3g}, in the paper {self.paper:.3g} ({where})"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {**self._asdict(), "rows": list(self.rows), "alike": self.alike}
+
+
+def similarity_numbers(table: Mapping[str, Any]) -> Numbers:
+    """Return the similarity numbers of an experiment, from its table; nothing is loaded or trained.
+
+    K are the local steps of a client with the mean number of samples, p the share of the clients in a round,
+    and N counts those who answer.
+    """
+    experiment = Experiment.from_table(table)
+    data, model = DATA.get(experiment.data.name), MODELS.get(experiment.model.name)
+    if data is None or model is None:
+        return {}
+    work, rounds = experiment.work, experiment.rounds
+    clients = _clients(experiment, data.train)
+    each = data.train // clients
+    clients -= experiment.data.held_out
+    drawn = experiment.cohort if isinstance(experiment.cohort, int) else experiment.cohort * clients
+    share = drawn / clients
+    steps = work.count(each)
+    rates = [work.rate(round, rounds) for round in range(rounds)]
+    batch = min(work.batch_size or each, each)
+    seen = rounds * share * (steps * batch if work.epochs is None else work.epochs * each)
+    numbers = {
+        WALK: steps * sum(rates),
+        PER_CLIENT: seen,
+        SAMPLES: seen * clients / model.parameters,
+    }
+    answer = share * (1 - _drop(experiment.faults))
+    stages, begin = as_stages(experiment.algorithm()).fixed(rounds), 0
+    for stage in stages.parts:
+        end = stage.until if isinstance(stage.until, int) else rounds
+        for part in _parts(stage.method):
+            match part:
+                case FedDyn(regularize=True) | FedSpeed() | FedSMOO():
+                    exposure = share * steps * part.alpha * sum(rates[begin:end])
+                    numbers[EXPOSURE] = numbers.get(EXPOSURE, 0.0) + exposure
+                case Relaxed():
+                    numbers[RELAXATION] = _beta(part, share) / answer
+                case FedProx():
+                    numbers[PROXIMAL] = part.mu * rates[0] * steps
+                case FedACG():
+                    numbers[PROXIMAL] = part.beta * rates[0] * steps
+                case FedSAGD():
+                    numbers[PROXIMAL] = part.lam * rates[0] * steps
+                    numbers[DECAY] = part.mu * rates[0] * steps
+        begin = end
+    return numbers
+
+
+def compare_numbers(recipe: Recipe, scale: RecipeScale, setup: str, row: str) -> Iterator[Compared]:
+    """Yield the numbers of a row at a scale beside the paper's; a study without training has none."""
+    if isinstance(recipe.setups[setup].study, CountedCosts | BoundedRun):
+        return
+    ours, paper = (_numbers(recipe, one, setup, row) for one in (scale, recipe.scale(PAPER)))
+    for number in LABELS:
+        if number in ours or number in paper:
+            yield Compared(number, setup, (row,), paper.get(number, 0.0), ours.get(number, 0.0))
+
+
+def compare_all(recipe: Recipe, scale: RecipeScale, rows: Iterable[str] | None = None) -> list[Compared]:
+    """Return all numbers of a scale; rows of a setup that share both values share a line."""
+    kept = set(recipe.rows if rows is None else rows)
+    grouped: dict[tuple[str, str, float, float], list[str]] = {}
+    for setup in recipe.setups if scale.setups is None else scale.setups:
+        for row in recipe.setups[setup].lines:
+            if row in kept and (scale.rows is None or row in scale.rows):
+                for one in compare_numbers(recipe, scale, setup, row):
+                    grouped.setdefault((one.number, setup, one.paper, one.ours), []).append(row)
+    return [
+        Compared(number, setup, tuple(rows), paper, ours)
+        for (number, setup, paper, ours), rows in grouped.items()
+    ]
+
+
+def decisive(claim: Claim, recipe: Recipe) -> tuple[str, ...]:
+    """Return the numbers that decide a claim."""
+    named = claim.decided_by or recipe.decided_by
+    return tuple(number for number in named if number != NOTHING)
+
+
+def why_decisive(claim: Claim, recipe: Recipe) -> str:
+    """Return which numbers decide a claim, and why, in words."""
+    return "; ".join(SIMILARITY[number] for number in decisive(claim, recipe) or (NOTHING,))
+
+
+def not_comparable(
+    claim: Claim, recipe: Recipe, scale: RecipeScale, columns: Iterable[Column], cells: Iterable[Any]
+) -> str | None:
+    """Return why runs of a scale say nothing about a claim; None where they do.
+
+    `cells` are those that the claim is made of here; the number that is furthest off is named.
+    """
+    setups = {column.heading: column.setup for column in columns}
+    runs = sorted({(setups[cell.heading], cell.row) for cell in cells})
+    wanted = decisive(claim, recipe)
+    off = [
+        one
+        for setup, row in runs
+        for one in compare_numbers(recipe, scale, setup, row)
+        if one.number in wanted and not one.alike
+    ]
+    worst = max(off, key=lambda one: abs(math.log(one.ratio)) if one.ratio > 0 else math.inf, default=None)
+    return None if worst is None else str(worst)
+
+
+def _numbers(recipe: Recipe, scale: RecipeScale, setup: str, row: str) -> Numbers:
+    table, _ = settings_of(recipe, scale, setup, row)
+    made = {**table, "method": method_of(recipe, scale, setup, row)}
+    key = repr(made)
+    if key not in _KNOWN:
+        _KNOWN[key] = similarity_numbers(made)
+    return _KNOWN[key]
+
+
+_KNOWN: dict[str, Numbers] = {}  # by experiment: to read one takes a millisecond, and claims share them
+
+
+def _clients(experiment: Experiment, train: int) -> int:
+    clients = experiment.data.clients
+    return clients if isinstance(clients, int) else max(1, min(100, train))
+
+
+def _drop(faults: str | None) -> float:
+    return 0.0 if faults is None else float(parse_faults(faults).drop)
+
+
+def _parts(method: Any) -> Iterator[Any]:
+    """Yield a method and all that it wraps."""
+    assert not isinstance(method, Stages)
+    while method is not None:
+        yield method
+        method = getattr(method, "inner", None)
+
+
+def _beta(relaxed: Relaxed, share: float) -> float:
+    match relaxed.beta:
+        case Adaptive():
+            return relaxed.beta.momentum * share
+        case Decayed():
+            return abs(relaxed.beta.beta)
+        case beta:
+            return abs(beta)

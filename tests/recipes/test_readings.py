@@ -1,0 +1,146 @@
+"""Readings and assumptions: what a recipe takes beside the paper's text is named, setting by setting."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from fedkeel.cli import app
+from fedkeel.errors import ConfigError
+from fedkeel.experiments.experiment import Experiment
+from fedkeel.experiments.expression import parse_method
+from fedkeel.experiments.recipes import all_recipes, find_recipe
+from fedkeel.experiments.recipes.recipe import AUTHORS, PAPER, PRINTED, Recipe
+from fedkeel.experiments.recipes.studies import BoundedRun, CountedCosts
+from fedkeel.experiments.reproduce.plan import plan, settings_of
+from fedkeel.methods import Stages
+from fedkeel.options import Execution
+
+READ = [recipe.read(reading) for recipe in all_recipes().values() for reading in recipe.readings]
+# Settings that change no number, and those that a study brings along; what else differs must be named.
+FREE = {*Execution.model_fields, "method", "seed", "target", "evaluate_on", "eval_every", "probes"}
+FREE |= {"faults", "on_client_error", "data.held_out", "data.validation", "model.init"}
+ALWAYS = ("work.clip", "sampling", "weighting")  # named even where they are the library's defaults
+DEFAULTS = Experiment().table()
+
+
+def flat(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, dict) and key in ("data", "model", "work"):
+            yield from flat(value, f"{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def arguments(method: Any) -> Iterator[str]:
+    """Yield the arguments of a method and of all that it is made of, as FedDyn.alpha."""
+    if isinstance(method, Stages):
+        for stage in method.parts:
+            yield from arguments(stage.method)
+        return
+    for field in dataclasses.fields(method):
+        if field.name == "inner":
+            yield from arguments(method.inner)
+        elif getattr(method, field.name) is not None or field.default is not None:
+            yield f"{type(method).__name__}.{field.name}"
+
+
+def trained(recipe: Recipe) -> list[tuple[str, str]]:
+    return [
+        (name, row)
+        for name, setup in recipe.setups.items()
+        if not isinstance(setup.study, CountedCosts | BoundedRun)
+        for row in setup.lines
+    ]
+
+
+def named(recipe: Recipe) -> set[str]:
+    return {*recipe.stated, *(key for one in recipe.assumptions for key in getattr(one, "covers", ()))}
+
+
+def unnamed(recipe: Recipe) -> set[str]:
+    """Return the settings and arguments of a recipe that are neither printed nor in an assumption."""
+    known, defaults, found = named(recipe), dict(flat(DEFAULTS)), set()
+    for setup, row in trained(recipe):
+        table, _ = settings_of(recipe, recipe.scale(PAPER), setup, row)
+        made = Experiment.from_table(table).table()
+        differs = {key for key, value in flat(made) if defaults.get(key) != value}
+        wanted = (differs | set(ALWAYS)) - FREE
+        methods = set(arguments(parse_method(recipe.setups[setup].line(row).method)))
+        found |= {key for key in wanted if key not in known}
+        found |= {key for key in methods if key not in known and f"{key.split('.')[0]}.*" not in known}
+    return found
+
+
+@pytest.mark.parametrize("recipe", READ, ids=lambda recipe: f"{recipe.name}-{recipe.reading}")
+def test_every_setting_that_is_not_printed_stands_in_the_assumptions(recipe: Recipe) -> None:
+    if recipe.paper == "ours":
+        pytest.skip("a question of ours: its settings are no assumption about a paper")
+    assert unnamed(recipe) == set()
+
+
+def test_a_setting_that_nobody_named_would_be_seen() -> None:
+    recipe = find_recipe("fedinit/table6")
+    less = tuple(one for one in recipe.assumptions if "work.clip" not in getattr(one, "covers", ()))
+    assert unnamed(recipe.changed(assumptions=less)) == {"work.clip"}
+
+
+@pytest.mark.parametrize("name", ["fedinit/table6", "rethinking/table1", "fedsagd/table2"])
+def test_the_authors_reading_clips_and_draws_each_client_by_itself(name: str) -> None:
+    printed, authors = find_recipe(name), find_recipe(name).read(AUTHORS)
+    for setup in printed.setups:
+        if printed.setups[setup].study is None:
+            assert "work.clip" not in printed.setups[setup].settings
+            settings = authors.setups[setup].settings
+            assert (settings["work.clip"], settings["work.clip_on"]) == (10.0, "direction")
+            assert settings["sampling"] == "bernoulli"
+    assert printed.assumptions != authors.assumptions
+
+
+def test_the_authors_reading_averages_walks_with_feddyn_s_gamma_at_the_end_models() -> None:
+    lines = find_recipe("fedinit/table6").read(AUTHORS).setups["5%-200 Dir-0.1 +RI"].lines
+    assert lines["FedAvg"].method == 'FedInit(beta=0.1, aggregate="walk")'
+    assert 'aggregate="walk", gamma="end"' in lines["FedDyn"].method
+    assert "gamma" not in lines["FedCM"].method
+
+
+def test_the_authors_reading_measures_the_divergence_over_the_cohort() -> None:
+    figure = find_recipe("fedinit/figure2a")
+    columns = {column.heading: column.measure for column in figure.read(AUTHORS).columns}
+    assert "divergence/cohort" in columns["divergence, second half"]
+    assert [panel.column for panel in figure.read(AUTHORS).panels] == ["accuracy", "divergence/cohort"]
+    assert [panel.column for panel in figure.panels] == ["accuracy", "divergence"]
+
+
+def test_reading_and_scale_are_independent(tmp_path: Any) -> None:
+    recipe = find_recipe("fedinit/figure2a")
+    places = {
+        plan(recipe.read(reading), scale, tmp_path).directory.name
+        for reading in (PRINTED, AUTHORS)
+        for scale in ("paper", "cpu", "smoke")
+    }
+    assert len(places) == 6
+
+
+def test_a_recipe_that_rests_on_the_text_alone_refuses_another_reading() -> None:
+    with pytest.raises(ConfigError, match="fedinit/table9: there is no reading 'authors'"):
+        find_recipe("fedinit/table9").read(AUTHORS)
+    assert CliRunner().invoke(app, ["recipes", "show", "fedinit/table9", "--reading", "authors"]).exit_code
+
+
+def test_stability_on_emnist_has_the_rates_of_a_3() -> None:
+    setup = find_recipe("fedsagd/figure2").setups["emnist"]
+    assert setup.line("FedAvg").settings == {"work.lr": 0.1}
+    assert setup.settings["work.lr"] == 0.001
+
+
+@pytest.mark.parametrize(("reading", "words"), [(PRINTED, "No clipping"), (AUTHORS, "clipped to norm 10")])
+def test_show_lists_the_assumptions_of_a_reading(reading: str, words: str) -> None:
+    done = CliRunner().invoke(app, ["recipes", "show", "fedinit/figure2a", "--reading", reading])
+    assert done.exit_code == 0
+    assert f"Reading {reading}" in done.output
+    assert words in done.output
