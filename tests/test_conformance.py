@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ class Traits(NamedTuple):
     gradients: int = 1
     classifier_only: bool = False
     adamw: bool = True  # AdamW's steps make sense for it
+    momentum: bool = True  # it takes the local momentum of Work: it has none of its own
 
 
 TABLE = {
@@ -38,7 +40,7 @@ TABLE = {
     "FedCM": Traits(2, 1, 0, adamw=False),
     "FedSAM": Traits(1, 1, 0, gradients=2),
     "MimeLite": Traits(2, 2, 0),
-    "FedLNAG": Traits(2, 2, 0, adamw=False),
+    "FedLNAG": Traits(2, 2, 0, adamw=False, momentum=False),
     "FedANAG": Traits(2, 1, 0, adamw=False),
     "FedACG": Traits(1, 1, 0),
     "FedSAGD": Traits(2, 1, 0, adamw=False),
@@ -76,6 +78,20 @@ def test_adamw_is_taken_or_refused_as_the_table_says(make: Any) -> None:
         fk.ConfigError, match=r"optimizer = AdamW: .* asks for .* which AdamW's steps do not have"
     ):
         fk.train(problem.task, problem.federation, make(), rounds=1, cohort=2, work=work, engine="serial")
+
+
+@ALL
+def test_local_momentum_is_taken_or_refused_as_the_table_says(make: Any) -> None:
+    problem, work = tiny_net(SIZES), fk.Work(steps=2, batch_size=3, lr=0.05)
+    moved = dataclasses.replace(work, momentum=0.8)
+    if TABLE[make.__name__].momentum:
+        plain, faster = (
+            play(problem, make(), rounds=1, cohort=2, work=one)[0].models["x"] for one in (work, moved)
+        )
+        assert abs(plain - faster).max() > 1e-6
+        return
+    with pytest.raises(fk.ConfigError, match=r"momentum = 0.8: .* of its own, whose buffer it keeps"):
+        fk.train(problem.task, problem.federation, make(), rounds=1, cohort=2, work=moved, engine="serial")
 
 
 @ALL

@@ -11,12 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from problems import play, quadratic, tiny_net
+from problems import expect, play, quadratic, settings_of, tiny_net
 from torch import nn
 
 import fedkeel as fk
 from fedkeel.algorithm import Plan
+from fedkeel.engines import build
+from fedkeel.engines.contract import Choice
+from fedkeel.engines.stopwatch import timer
 from fedkeel.experiments.experiment import Experiment
+from fedkeel.explain import explain
 from fedkeel.walk import Pace, length_of, unit_move_of, with_local_momentum
 
 SIZES = [3, 8, 5, 11, 4]
@@ -191,3 +195,133 @@ def test_a_schedule_of_a_users_own_goes_by_source_and_values_when_a_run_is_resum
     assert torch.equal(run(0.5, resume=True).server.x, first.server.x)
     with pytest.raises(fk.FedkeelError, match="work"):
         run(0.6, resume=True)
+
+
+def test_a_schedule_of_a_users_own_class_goes_by_its_source(tmp_path: Path):
+    def schedule(half: bool) -> Any:
+        """Two classes of one name that print the same and differ in their source alone."""
+        if half:
+
+            @dataclasses.dataclass(frozen=True)
+            class Own:
+                a: float = 1.0
+
+                def __call__(self, round: int, rounds: int, step: int, steps: int) -> float:
+                    return self.a / 2
+        else:
+
+            @dataclasses.dataclass(frozen=True)
+            class Own:  # type: ignore[no-redef]
+                a: float = 1.0
+
+                def __call__(self, round: int, rounds: int, step: int, steps: int) -> float:
+                    return self.a
+
+        return Own()
+
+    assert repr(schedule(half=True)) == repr(schedule(half=False))
+    problem = tiny_net(SIZES)
+
+    def run(half: bool, **options: Any) -> fk.Result:
+        given = {"rounds": 1, "cohort": 2, "run_dir": tmp_path / "run", "engine": "serial", **options}
+        work = fk.Work(steps=2, batch_size=3, schedule=schedule(half))
+        return fk.train(problem.task, problem.federation, fk.FedAvg(), work=work, **given)
+
+    run(half=False)
+    run(half=False, resume=True)
+    with pytest.raises(fk.FedkeelError, match="its work is"):
+        run(half=True, resume=True)
+
+
+def test_own_schedules_and_momentum_give_the_same_bits_in_processes():
+    problem, work = tiny_net(SIZES), WALKS["Nesterov, scheduled"]
+    ends = [
+        play(problem, fk.FedNova(0.3), rounds=2, cohort=4, work=work, engine=engine, workers=2, threads=1)[-1]
+        for engine in ("serial", "processes")
+    ]
+    np.testing.assert_array_equal(*(end.models["x"] for end in ends))
+
+
+def test_a_rollback_scales_the_rate_of_every_step():
+    problem = tiny_net([8] * 4)
+
+    def end(lr: float, **options: Any) -> fk.Result:
+        work = fk.Work(steps=3, batch_size=4, lr=lr, schedule=growing)
+        given = {"rounds": 1, "cohort": 4, "engine": "serial", **options}
+        return fk.train(problem.task, problem.federation, fk.FedAvg(), work=work, **given)
+
+    rolled = end(1e300, on_divergence="rollback", rollback_factor=1e-301)
+    assert len(rolled.history[0]["rolled_back"]) == 1
+    assert torch.allclose(rolled.server.x, end(rolled.history[0]["lr"] * 3).server.x, rtol=1e-9)
+
+
+def test_the_column_lr_is_the_rate_of_the_first_step():
+    work = fk.Work(steps=4, lr=0.2, lr_decay=0.5, schedule=growing)
+    rows = [after.row["lr"] for after in play(tiny_net(SIZES), fk.FedAvg(), rounds=2, cohort=2, work=work)]
+    assert rows == [0.2 / 4, 0.1 / 4]
+
+
+def test_adamw_takes_the_rates_of_the_steps():
+    optimizer = fk.AdamW(0.8, 0.95, 1e-6, 0.1)
+    work = fk.Work(epochs=2, batch_size=3, lr=0.05, schedule=growing, optimizer=optimizer)
+    given = tiny_net(SIZES)
+    played = play(given, fk.FedProx(0.3), rounds=2, cohort=3, work=work)
+    expected = expect(given, "FedProx", rounds=2, cohort=3, work=work, mu=0.3)
+    np.testing.assert_allclose(played[-1].models["x"], expected[-1]["x"], rtol=1e-10, atol=1e-10)
+
+
+def test_what_is_not_asked_for_is_not_written_so_that_runs_keep_their_names():
+    assert not {"momentum", "nesterov"} & Experiment().table()["work"].keys()
+    assert "momentum" not in repr(fk.Work(steps=1))
+    given = Experiment().with_settings(["work.momentum=0.9", "work.nesterov=true"])
+    assert Experiment.from_table(given.table()).work == given.work
+    assert "momentum=0.9, nesterov=True" in repr(given.work)
+
+
+def test_an_experiment_refuses_a_schedule_that_no_file_can_hold():
+    with pytest.raises(fk.ConfigError, match=r"work.schedule = growing: .*fedkeel.train"):
+        Experiment(work=fk.Work(epochs=1, schedule=growing))
+
+
+def test_a_schedule_says_whether_it_needs_all_rounds_or_varies_within_one():
+    found = {
+        repr(schedule): (work.needs_horizon, work.varies_within_round)
+        for schedule in (fk.Drop(5), fk.Drop(0.5), fk.InverseRoot(), fk.DecayPerRound(0.9), growing)
+        for work in [fk.Work(epochs=1, schedule=schedule)]
+    }
+    assert list(found.values()) == [
+        (False, False),
+        (True, False),
+        (True, False),
+        (False, False),
+        (True, True),
+    ]
+    assert not fk.Work(epochs=1, schedule=fk.DecayPerEpoch(0.9, 1)).varies_within_round
+
+
+def test_explain_prints_the_damped_momentum_and_the_reach():
+    damped = explain(fk.FedLNAG(0.8, damped=True)).equations["step"]
+    assert damped[1:] == [
+        "b ← beta·b + (1 − beta)·(g + wd·y)",
+        "y ← y − η·((1 − beta)·(g + wd·y) + beta·b)",
+    ]
+    assert explain(fk.FedNova(0.3)).equations["up"] == ["(end − x)/reach", "reach"]
+    assert "reach is how far" in str(explain(fk.FedNova(0.3)))
+    assert explain(fk.FedNova()).equations["up"] == ["(end − x)/length", "length"]
+
+
+def warming(round: int, rounds: int, step: int, steps: int) -> float:
+    return step / steps
+
+
+def test_engines_are_timed_with_rates_that_are_never_zero():
+    problem, work = tiny_net(SIZES), fk.Work(steps=4, batch_size=3, schedule=warming)
+    settings = settings_of(problem.task, problem.federation, fk.SCAFFOLD(), rounds=2, cohort=3, work=work)
+    with timer(settings, torch.device("cpu"), Choice("serial", 1), build) as measure:
+        assert measure() > 0
+
+
+def test_a_round_without_any_rate_is_refused():
+    still = fk.Work(steps=1, batch_size=3, schedule=warming)
+    with pytest.raises(fk.ConfigError, match=r"schedule = warming: it gives 0 in every step of round 0"):
+        play(tiny_net(SIZES), fk.FedAvg(), rounds=1, cohort=2, work=still)

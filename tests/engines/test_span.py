@@ -99,6 +99,33 @@ def test_every_method_walks_the_serial_walk(name: str, work: Any, spans: list[sp
     assert len(spans) == 2
 
 
+def rising(round: int, rounds: int, step: int, steps: int) -> float:
+    return (step + 1) / steps
+
+
+@pytest.mark.parametrize(
+    ("method", "work"),
+    [
+        (fk.FedNova(0.2), {"momentum": 0.6}),
+        (fk.SCAFFOLD(), {"momentum": 0.6, "nesterov": True, "schedule": rising}),
+        (fk.FedLNAG(damped=True), {"schedule": rising}),
+    ],
+    ids=["momentum", "Nesterov, rising rates", "damped, rising rates"],
+)
+def test_momentum_and_rates_of_steps_stay_in_the_span(
+    method: fk.Algorithm, work: Any, spans: list[span.SpanWalk]
+) -> None:
+    assert distance(logistic(), pictures(), method, how="stacked-uncompiled", **work) < 1e-10
+    assert len(spans) == 2
+
+
+@pytest.mark.slow
+def test_clipping_the_corrected_direction_stays_outside(spans: list[span.SpanWalk]) -> None:
+    clip = {"clip": 0.5, "clip_on": "corrected"}
+    assert distance(logistic(), pictures(), fk.FedProx(1.0), how="stacked-uncompiled", **clip) < 1e-10
+    assert not spans
+
+
 @pytest.mark.thorough(9)
 def test_a_compiled_step_does_too(spans: list[span.SpanWalk]) -> None:
     assert distance(logistic(), pictures(), fk.SCAFFOLD(), how="stacked") < 1e-10

@@ -48,6 +48,8 @@ def fingerprint(settings: RunSettings, oracle: Oracle, asked: Sequence[str]) -> 
         "torch": torch.__version__,
         "asked": list(asked),
     }
+    if work.momentum or work.varies_within_round:  # absent otherwise: earlier choices stay known
+        facts["steps"] = [bool(work.momentum), work.varies_within_round]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 

@@ -81,7 +81,8 @@ def timer(
     """
     oracle = Oracle(settings.task, device)
     steps = steps_to_time(settings, step_flops(settings, oracle, recurrent=True))
-    work = replace(settings.work, epochs=None, steps=steps, schedule=None)
+    schedule = _steady if settings.work.varies_within_round else None
+    work = replace(settings.work, epochs=None, steps=steps, schedule=schedule)
     short = settings.changed(work=work, reducer=Mean(), faults=None)
     cohort = settings.cohort_size
     clients = list(range(min(cohort, 2) if choice.engine == "serial" else cohort))
@@ -112,5 +113,10 @@ def _request(settings: RunSettings, oracle: Oracle, clients: list[int]) -> Round
     """Return the first round of a run, at a rate so small that it cannot diverge."""
     algorithm = settings.played_stages.parts[0].method
     down = algorithm.broadcast(algorithm.init(oracle.point.clone()))
-    lr = _SMALL_RATE * settings.work.rate(0, settings.rounds)
-    return RoundRequest(algorithm, 0, lr, down, oracle.buffers.clone(), clients, [1.0] * len(clients))
+    lr, buffers, weights = _SMALL_RATE * settings.work.lr, oracle.buffers.clone(), [1.0] * len(clients)
+    return RoundRequest(algorithm, 0, lr, down, buffers, clients, weights, rate_factor=_SMALL_RATE)
+
+
+def _steady(round: int, rounds: int, step: int, steps: int) -> float:
+    """Stand in for a schedule within a round: the step is the same, and its rates are never zero."""
+    return 1.0

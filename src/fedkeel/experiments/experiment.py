@@ -35,6 +35,7 @@ from fedkeel.frozen import Count, Seed, told
 from fedkeel.jsonfiles import Shape
 from fedkeel.options import Execution, FaultOptions, RunOptions
 from fedkeel.running.run_directory import read_experiment
+from fedkeel.schedules import SCHEDULES, name_of
 from fedkeel.work import Work
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ def _read_attack(given: object) -> str | None:
 def _read_work(given: object) -> object:
     """Make `Work` of a table: what it does not say is as in the default experiment."""
     if not isinstance(given, Mapping):
+        if isinstance(given, Work):
+            _check_schedule(given)
         return given
     table = {"epochs": _WORK.epochs, "batch_size": _WORK.batch_size, **given}
     if "steps" in given and "epochs" not in given:
@@ -82,6 +85,16 @@ def _read_work(given: object) -> object:
         return Work(**table)
     except ConfigError as problem:
         raise ConfigError(re.sub("^Work: ", "work.", str(problem), flags=re.MULTILINE)) from None
+
+
+def _check_schedule(work: Work) -> None:
+    """Refuse a schedule of a user's own: the table of an experiment could not be read back."""
+    if work.schedule is not None and not isinstance(work.schedule, SCHEDULES):
+        known = ", ".join(kind.__name__ for kind in SCHEDULES)
+        raise ConfigError(
+            f"work.schedule = {name_of(work.schedule)}: an experiment can be written to a file, which holds "
+            f"{known}: pass a schedule of your own to fedkeel.train"
+        )
 
 
 def _read_faults(given: object) -> Any:
@@ -200,6 +213,9 @@ class Experiment(RunOptions, FaultOptions, Execution):
         table["work"] = _plain(told(self.work))
         written = {"schedule": self.work.schedule, "optimizer": self.work.optimizer}
         table["work"].update({key: repr(value) for key, value in written.items() if value is not None})
+        for field in fields:  # what was run before a setting was added keeps its name
+            if field.name in Work.added_later and getattr(self.work, field.name) == field.default:
+                table["work"].pop(field.name, None)
         if not table["data"]["options"]:
             del table["data"]["options"]
         table["work"].setdefault("batch_size", ALL)

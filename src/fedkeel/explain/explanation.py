@@ -25,9 +25,10 @@ _LEGEND = (
     "wd the weight decay, length the sum of the rates, share the cohort's part of the population; "
     "mean is over the cohort, ⁺ marks a new value"
 )
-_FACTS = {
+_RARE_SYMBOLS = {
     "n_i": "n_i is the client's number of samples",
     "w_i": "w_i is the client's number of samples over the mean of all clients",
+    "reach": "reach is how far a constant gradient of one would carry the client",
 }
 _PARTS = {
     "initial": "at first",
@@ -103,9 +104,9 @@ class Explanation(NamedTuple):
         return "\n".join(lines).rstrip()
 
     def _legend(self) -> str:
-        """Explain the symbols; those of facts only where they are used."""
+        """Explain the symbols; those that are rare only where they are used."""
         used = " ".join(line for equations in self.equations.values() for line in equations)
-        return "; ".join([_LEGEND, *(told for name, told in _FACTS.items() if name in used)])
+        return "; ".join([_LEGEND, *(told for name, told in _RARE_SYMBOLS.items() if name in used)])
 
     def _costs(self) -> list[str]:
         passes = [f"{self.gradients_per_step} gradient{'s' * (self.gradients_per_step > 1)} per step"]
@@ -245,6 +246,7 @@ def _loads(algorithm: Algorithm) -> tuple[Load, Load, Load, Plan]:
         buffer=None if plan.momentum is None else x,
         dual=None if sharp is None or sharp.dual is None else x,
         full_gradient=x if plan.full_gradient else None,
+        unit_move=torch.ones(1),
     )
     up, _ = algorithm.finish(walk, down, client, facts)
     return _load(down), _load(up), _load(client), plan

@@ -141,6 +141,7 @@ def _walk(plan: Plan, start: Symbol) -> Walk:
         buffer=None if plan.momentum is None else name("b_end"),
         dual=None if sharp is None or sharp.dual is None else name("dual_end"),
         full_gradient=name(f"∇f_i({anchor})") if plan.full_gradient else None,
+        unit_move=name("reach") if plan.momentum is not None or symbol(plan.pull).number != 0 else None,
     )
     return finished
 
@@ -177,6 +178,8 @@ def step_lines(plan: Plan) -> list[str]:
         return [*lines, f"y ← y − {eta * direction}"]
     beta, b = symbol(plan.momentum.beta), name("b")
     first = symbol(0.0) if plan.momentum.buffer is None else symbol(plan.momentum.buffer)
+    if plan.momentum.damped:
+        direction = (1 - beta) * direction
     lines += [f"b = {first} at the start", f"b ← {beta * b + direction}"]
     move = direction + beta * b if plan.momentum.nesterov else b
     return [*lines, f"y ← y − {eta * move}"]

@@ -17,7 +17,8 @@ class FedLNAG(Algorithm):
     b ← βb + dir, y ← y − lr·(dir + βb), starting from the mean buffer m of the last round; weight decay is
     part of dir. `carry=False` starts each walk with an empty buffer and sends nothing more than FedAvg.
     `damped=True` is the form of FedSAGD's Appendix C.5, b ← βb + (1−β)·dir, y ← y − lr·((1−β)·dir + βb): the
-    walk of the plain form at the rate lr·(1−β), with a buffer that is a running mean of directions.
+    walk of the plain form at the rate lr·(1−β), with a buffer that is a running mean of directions. C.5
+    prints the point of the gradient as x − βm, without the rate; we read x − lr·βm, and y is that point.
     """
 
     beta: Fraction = 0.9
