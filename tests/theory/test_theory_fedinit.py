@@ -288,8 +288,9 @@ def test_rates_and_steps():
     assert fi.rate_theorem_6(4, 2, 8) == 1 / 4
     assert fi.step_theorem_9(2, 8, zeta=0.25, mu=2.0) == pytest.approx(2 * math.log(16) / 8)
     assert fi.rate_theorem_9(8) == 1 / 64
-    assert fi.rate_theorem_17(4, 8, "as_printed") == 1 / 8
-    assert fi.rate_theorem_17(4, 8) == 1 / 2
+    assert fi.rate_theorem_17(4, 2, 8, "as_printed") == 1 / 8
+    assert fi.rate_theorem_17(4, 2, 8) == 1 / 2
+    assert fi.rate_theorem_17(4, 2, 8, step="as_printed") == 1
     assert fi.rate_theorem_17_pl(8) == 1 / 64
     assert fi.rate_theorem_19(0.5, 8) == 1 / 16
     assert [(r.theorem, r.rate) for r in fi.TABLE_2] == [

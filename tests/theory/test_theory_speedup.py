@@ -65,6 +65,20 @@ def test_remark_5s_step_leaves_theorem_4_without_a_speed_up_in_k():
     assert fi.rate_theorem_4(N, 1000, T) == fi.rate_theorem_4(N, 1, T)
 
 
+@pytest.mark.parametrize("step", ["as_printed", "repaired"])
+def test_remark_18s_repaired_rates_are_theorem_17s_at_theorem_1s_two_steps(step):
+    def measured(clients: int, K: int, rounds: int) -> float:
+        eta = fi.step_theorem_1(clients, K, rounds, step)
+        bound = fi.theorem_17(run(K, eta, rounds, clients), sigma_l2=0.0, sigma_g2=1.0)
+        assert bound.holds
+        return bound.value / fi.rate_theorem_17(clients, K, rounds, step=step)
+
+    many, long = 10_000, 10**13  # J_β has a term in 1/N, which is to be small here
+    base = measured(many, 10, long)
+    for clients, K, rounds in ((4 * many, 10, long), (many, 1000, long), (many, 10, 100 * long)):
+        assert measured(clients, K, rounds) == pytest.approx(base, rel=0.05)
+
+
 def test_the_posters_first_row_grows_with_k_in_the_same_way():
     h = poster.Heterogeneity(lam=0.5, kappa_1=1.0, kappa_2=1.0, G2=1.0, sigma_l2=1.0)
     values = [

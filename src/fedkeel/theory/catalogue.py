@@ -12,6 +12,8 @@ from fedkeel.theory import fedsagd as fs
 from fedkeel.theory.bound import Bound, Form
 from fedkeel.theory.conditions import at_least
 
+_MOST_ROUNDS_ONE_BY_ONE = 10**7
+
 
 @dataclass(frozen=True, kw_only=True)
 class BoundParameters:
@@ -118,6 +120,10 @@ def _theorem_12(k: BoundParameters, form: Form) -> Bound:
 
 
 def _theorem_15(k: BoundParameters, form: Form) -> Bound:
+    if k.T > _MOST_ROUNDS_ONE_BY_ONE:
+        raise ValueError(
+            f"T is {k.T}: its rounds are added one by one, give at most {_MOST_ROUNDS_ONE_BY_ONE}"
+        )
     return fi.theorem_15(k.sampling, betas=[k.beta] * (k.T + 1), a=k.a, b=k.b, L=k.L, form=form)
 
 

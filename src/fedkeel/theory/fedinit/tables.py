@@ -84,9 +84,13 @@ def rate_theorem_9(T: int) -> float:
     return 1 / count("T", T) ** 2
 
 
-def rate_theorem_17(N: int, T: int, form: Form = "repaired") -> float:
-    """Remark 18 with Theorem 1's printed step: 1/T printed; repaired N/T, which the poster prints too."""
-    return choose(form, 1, count("N", N)) / count("T", T)
+def rate_theorem_17(N: int, K: int, T: int, form: Form = "repaired", *, step: Form = "repaired") -> float:
+    """Remark 18, up to a constant: 1/T printed, whatever the step; repaired η²K² at Theorem 1's ``step``.
+
+    That is N/T at the repaired √(N/T)/K, which the poster prints too, and NK/T at the printed √(N/(KT)).
+    """
+    at_step = count("N", N) * choose(step, count("K", K), 1)
+    return choose(form, 1, at_step) / count("T", T)
 
 
 def rate_theorem_17_pl(T: int) -> float:

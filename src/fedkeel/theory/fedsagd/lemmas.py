@@ -1,7 +1,7 @@
 """FedSAGD's Lemmas D.8 to D.11: how far z is from x, how long the momentum gets, how far clients drift.
 
-Both forms are alike, so none is asked for. Our copy of D.9 and D.11 is hard to read; the constants were
-derived again.
+D.9 has a printed and a repaired form; the others have one. Our copy of D.9 and D.11 is hard to read; the
+constants were derived again.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedkeel.theory.bound import Bound, assemble, vacuous
+from fedkeel.theory.bound import Bound, Form, assemble, choose, printed, vacuous
 from fedkeel.theory.checks import count, nonnegative
 from fedkeel.theory.conditions import Condition, at_most, below
 from fedkeel.theory.fedsagd.convergence import AcceleratedSteps, local_step_limit
+
+_NOISE_WITH_PRODUCT = 1.08  # 1 + e^{1/15}/15, rounded up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,17 +39,25 @@ def lemma_d_8(steps: AcceleratedSteps, v: Sequence[float]) -> list[float]:
     return [-scale * one for one in v]
 
 
-def lemma_d_9(steps: AcceleratedSteps, *, T: int, moves2: float, sigma_l2: float = 0.0) -> Bound:
-    """Lemma D.9: Σ_{t<T} E‖v_t‖² ≤ [Σ_t E‖(1/(sK))ΣG̃‖² + Tασ_l²/(sK²)]/(1−α'β)².
+def lemma_d_9(
+    steps: AcceleratedSteps, *, T: int, moves2: float, sigma_l2: float = 0.0, form: Form = "repaired"
+) -> Bound:
+    """Lemma D.9: Σ_{t<T} E‖v_t‖² ≤ [Σ_t E‖(1/(sK))ΣG̃‖² + Tασ_l²/(sK²)]/(1−α'β)² as printed.
 
     ``moves2`` is the sum of squares on the right, of true gradients weighted as in a client's move; v_0 = 0.
+    The printed form drops 2E⟨noise, later gradients⟩, which is positive where the curvature is negative.
+    Repaired: η_l ≤ 1/(15LK) and 1.08·ασ_l² for ασ_l². The k-th gradient differs from that of the walk without
+    noise, whose product has mean zero, by Lη_lσ_l√k·e^{Lη_lk} at most (root mean square), the noise before it
+    sums to σ_l√k, and with or without λ the products add up to ασ_l²·e^{1/15}/15 < 0.072·ασ_l² or less.
     """
-    condition = below("α'β < 1", 1 - steps.room, 1)
+    name, room = f"Lemma D.9 ({form})", below("α'β < 1", 1 - steps.room, 1)
+    conditions = (room,) if printed(form) else (room, *_conditions(steps))
     if steps.room <= 0:
-        return vacuous("Lemma D.9", (condition,), {"room": steps.room})
-    noise = count("T", T) * steps.alpha * nonnegative("sigma_l2", sigma_l2) / (steps.s * steps.K**2)
+        return vacuous(name, conditions, {"room": steps.room})
+    variance = choose(form, 1.0, _NOISE_WITH_PRODUCT) * steps.alpha * nonnegative("sigma_l2", sigma_l2)
+    noise = count("T", T) * variance / (steps.s * steps.K**2)
     terms = {"moves": nonnegative("moves2", moves2) / steps.room**2, "noise": noise / steps.room**2}
-    return assemble("Lemma D.9", terms, (condition,))
+    return assemble(name, terms, conditions)
 
 
 def lemma_d_10(steps: AcceleratedSteps, s: DriftState) -> Bound:
