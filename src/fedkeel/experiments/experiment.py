@@ -213,9 +213,6 @@ class Experiment(RunOptions, FaultOptions, Execution):
         table["work"] = _plain(told(self.work))
         written = {"schedule": self.work.schedule, "optimizer": self.work.optimizer}
         table["work"].update({key: repr(value) for key, value in written.items() if value is not None})
-        for field in fields:  # what was run before a setting was added keeps its name
-            if field.name in Work.added_later and getattr(self.work, field.name) == field.default:
-                table["work"].pop(field.name, None)
         if not table["data"]["options"]:
             del table["data"]["options"]
         table["work"].setdefault("batch_size", ALL)
