@@ -153,5 +153,5 @@ def test_the_catalogues_theorem_15_is_the_functions_at_a_constant_beta():
     value = fi.theorem_15(k.sampling, betas=[0.005] * 51, a=k.a, b=k.b, L=k.L).value
     assert CATALOGUE["fedinit-15"].bound(k, "repaired").value == value
     for form in ("as_printed", "repaired"):
-        with pytest.raises(ValueError, match="T is 10000001: .* give at most 10000000"):
+        with pytest.raises(ValueError, match=r"T is 10000001: .* give at most 10000000"):
             CATALOGUE["fedinit-15"].bound(replace(k, T=10**7 + 1), form)
