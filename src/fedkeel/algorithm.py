@@ -99,7 +99,8 @@ class Walk(NamedTuple):
     `length` is the sum of the weights with which the directions of the steps entered the move: the sum of
     the rates, and with the momentum of `Work` also what the buffer repeats of each direction. So `direction`
     is an exact weighted mean of the directions. A momentum of the plan's own does not count there.
-    `unit_move` is None where it is the length: see `reach`.
+    `unit_move` is None where it is the length: see `reach`. `clipped` is the number of steps that `Work`'s
+    `clip` shortened, None where nothing is clipped.
     """
 
     start: Vector
@@ -110,6 +111,7 @@ class Walk(NamedTuple):
     dual: Vector | None = None
     full_gradient: Vector | None = None
     unit_move: Tensor | None = None
+    clipped: Tensor | None = None
 
     @property
     def direction(self) -> Vector:

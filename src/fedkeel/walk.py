@@ -98,6 +98,7 @@ def take(
         dual=step.dual,
         full_gradient=full,
         unit_move=None if unit_move is None else scalar_like(y, unit_move),
+        clipped=step.clipped,
     )
     return WalkResult(walk, losses / steps, steps * (2 if step.sharp else 1))
 
@@ -113,6 +114,7 @@ class _Step:
         self.sharp = sharp_of(plan.sharp)
         self.dual = None if self.sharp is None else self.sharp.dual
         self.momentum = plan.momentum
+        self.clipped = scalar_like(oracle.point, 0.0) if pace.clip else None
         self.buffer = _buffer(plan.momentum, oracle.point)
         self.rates = repeat(pace.lr) if pace.rates is None else iter(pace.rates)
         self.moments = None if pace.optimizer is None else Moments(pace.optimizer, oracle.point)
@@ -125,7 +127,7 @@ class _Step:
         else:
             loss = self._sharp_gradient(batch, self.sharp)
         if self.pace.clip and self.pace.clip_on == "gradient":
-            _clip_(self.oracle.grad, self.pace.clip)
+            self._clip(self.oracle.grad, self.pace.clip)
         lr = next(self.rates)
         if self.affine:
             self._affine_step(lr)
@@ -145,7 +147,7 @@ class _Step:
         if self.inside:
             direction.add_(y, alpha=self.inside)
         if self.pace.clip and self.pace.clip_on != "gradient":
-            _clip_(direction, self.pace.clip)
+            self._clip(direction, self.pace.clip)
         if self.outside:
             direction.add_(y, alpha=self.outside)
         if self.momentum is not None:
@@ -158,6 +160,12 @@ class _Step:
             else:
                 direction.copy_(self.buffer)
         y.add_(direction if self.moments is None else self.moments.step(direction, y), alpha=-lr)
+
+    def _clip(self, vector: Vector, bound: float) -> None:
+        factor = bound / norm(vector)
+        vector.mul_(torch.clamp(factor, max=1.0))
+        assert self.clipped is not None
+        self.clipped += factor < 1.0
 
     def _sharp_gradient(self, batch: Batch, sharp: Sharp) -> Tensor:
         """Take the gradient at the shifted point: same batch and dropout, statistics of the first pass."""
@@ -275,7 +283,3 @@ def _buffer(momentum: Momentum | None, y: Vector) -> Vector | None:
     if momentum is None:
         return None
     return torch.zeros_like(y) if momentum.buffer is None else momentum.buffer.clone()
-
-
-def _clip_(vector: Vector, bound: float) -> None:
-    vector.mul_(torch.clamp(bound / norm(vector), max=1.0))

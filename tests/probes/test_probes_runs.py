@@ -210,3 +210,23 @@ class Largest(Probe):
 
 def test_a_probe_of_ones_own() -> None:
     assert all(row["largest"] > 0 for row in train(probes=[Largest()]).history)
+
+
+@pytest.mark.parametrize("clip_on", ["gradient", "direction", "corrected"])
+@pytest.mark.parametrize("engine", ["serial", "stacked"])
+def test_clipped_steps_are_counted_where_they_are_clipped(engine: str, clip_on: Any) -> None:
+    def share(clip: float) -> list[float]:
+        work = fk.Work(epochs=2, batch_size=3, lr=0.1, clip=clip, clip_on=clip_on, weight_decay=0.01)
+        run = train(fk.FedAvg(), work=work, probes=[fk.probes.Clipping()], engine=engine)
+        return [row["clipped"] for row in run.history]
+
+    assert share(1e-9) == [1.0] * 6
+    assert share(1e9) == [0.0] * 6
+    some = share(1.0)
+    assert 0 < sum(some) / len(some) < 1
+    if engine == "stacked":
+        work = fk.Work(epochs=2, batch_size=3, lr=0.1, clip=1.0, clip_on=clip_on, weight_decay=0.01)
+        alone = train(fk.FedAvg(), work=work, probes=[fk.probes.Clipping()])
+        assert some == pytest.approx([row["clipped"] for row in alone.history])
+
+    assert {row["clipped"] for row in train(probes=[fk.probes.Clipping()]).history} == {0.0}

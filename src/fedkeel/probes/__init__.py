@@ -8,7 +8,7 @@ from fedkeel.probes.costs import Costs
 from fedkeel.probes.divergence import Divergence
 from fedkeel.probes.diversity import Diversity
 from fedkeel.probes.losses import ClientAccuracy, ExcessRisk, Losses
-from fedkeel.probes.movement import Drift, Layers, Update
+from fedkeel.probes.movement import Clipping, Drift, Layers, Update
 from fedkeel.probes.switching import Switching, SwitchingRule
 from fedkeel.references import add_references
 
@@ -17,6 +17,7 @@ PROBES: tuple[Callable[..., Probe], ...] = (
     Costs,
     Divergence,
     Drift,
+    Clipping,
     Diversity,
     Cosine,
     Losses,
@@ -34,6 +35,7 @@ __all__ = [
     "PROBES",
     "ClientAccuracy",
     "ClientView",
+    "Clipping",
     "Cosine",
     "Costs",
     "Divergence",

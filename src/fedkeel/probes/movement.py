@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
+
 from fedkeel.frozen import Count, frozen
 from fedkeel.layout import Layout
 from fedkeel.probes.base import ClientView, Columns, Probe, RoundView
@@ -66,6 +68,40 @@ class Drift(Probe):
             "local_updates": float(sums.path2),
             "drift": float(sums.path2 / sums.steps),
         }, state
+
+
+class ClippedSteps(NamedTuple):
+    """How many of a client's steps were clipped, and how many it took."""
+
+    clipped: Vector
+    steps: Vector
+
+
+@frozen
+class Clipping(Probe):
+    """The share of the cohort's local steps that `Work(clip=…)` shortened.
+
+    Column: `clipped`, from 0 to 1; 0 without a clip. Cost: nothing, steps are counted as they are clipped.
+    """
+
+    every: Count = 1
+
+    at_clients = True
+
+    def names(self, layout: Layout) -> tuple[str, ...]:
+        """Return its column."""
+        return ("clipped",)
+
+    def measure(self, view: ClientView, notes: Record, brief: Record) -> tuple[Record, Record]:
+        """Give the counts of the walk."""
+        steps = view.walk.steps.double()
+        clipped = torch.zeros_like(steps) if view.walk.clipped is None else view.walk.clipped.double()
+        return ClippedSteps(clipped, steps), notes
+
+    def report(self, state: Record, seen: RoundView) -> tuple[Columns, Record]:
+        """Divide the sums over the cohort."""
+        sums: ClippedSteps = seen.measures
+        return {"clipped": float(sums.clipped / sums.steps)}, state
 
 
 @frozen

@@ -238,6 +238,7 @@ class Stacked:
             dual=None if end.dual is None else end.dual[:count],
             full_gradient=full,
             unit_move=_unit_moves(plan, paces, counts, like=steps),
+            clipped=None if end.clipped is None else end.clipped[:count],
         )
         each = 2 if prepared.kind.sharp else 1
         gradients = [each * len(own) for own in orders]

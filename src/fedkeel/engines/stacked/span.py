@@ -140,6 +140,7 @@ class SpanWalk:
         before = self._prepared.constants
         shrink = before.with_pull(StepScalars(*before.scalars.unbind()).shrink)
         state = StackedState(torch.zeros_like(start), buffer[0] if buffer else None, None)
+        state = state._replace(clipped=self._prepared.start.clipped)
         constants = before._replace(bias=bias + shrink * start)
         return self._prepared._replace(start=state, constants=constants)
 
@@ -155,7 +156,7 @@ class SpanWalk:
     def in_parameters(self, state: StackedState) -> StackedState:
         """Return a state with parameters in place of coordinates."""
         buffer = None if state.buffer is None else self._parameters(state.buffer)
-        return StackedState(self._prepared.start.y + self._parameters(state.y), buffer, None)
+        return state._replace(y=self._prepared.start.y + self._parameters(state.y), buffer=buffer)
 
     def _parameters(self, coordinates: Tensor) -> Vector:
         count = len(self._vectors)

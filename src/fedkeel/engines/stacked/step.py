@@ -49,12 +49,16 @@ class StepScalars(NamedTuple):
 
 
 class StackedState(NamedTuple):
-    """What a step changes: (clients, d) each; `moving` are the model's buffers, empty if none changes."""
+    """What a step changes: (clients, d) each; `moving` are the model's buffers, empty if none changes.
+
+    `clipped` counts the steps that were clipped, (clients, 1), None where nothing is.
+    """
 
     y: Vector
     buffer: Vector | None
     dual: Vector | None
     moving: Record = Nothing()
+    clipped: Tensor | None = None
 
 
 class StepConstants(NamedTuple):
@@ -107,7 +111,10 @@ def prepare_plan(plan: Plan, pace: Pace, slots: int, padded: bool, moving: Recor
         pull=fit_to_slots(plan.pull, slots) if isinstance(plan.pull, Tensor) else None,
     )
     own = transform(lambda tensor: fit_to_slots(tensor, slots), Nothing() if moving is None else moving)
-    state = StackedState(y, _fit_if_any(buffer, slots), _fit_if_any(sharp and sharp.dual, slots), own)
+    clipped = None if pace.clips is None else y.new_zeros(slots, 1)
+    state = StackedState(
+        y, _fit_if_any(buffer, slots), _fit_if_any(sharp and sharp.dual, slots), own, clipped
+    )
     return PreparedPlan(kind, state, constants, objective)
 
 
@@ -174,27 +181,32 @@ class StackedStep:
     ) -> tuple[StackedState, Tensor]:
         scalars = StepScalars(*constants.scalars.unbind())
         g, loss, moving = gradient(state.y, state.moving)
-        dual = state.dual
+        dual, clipped = state.dual, state.clipped
         if self._kind.sharp:
             g, dual = self._sharpened(g, state._replace(moving=moving), constants, scalars, gradient)
         if self._kind.clip == "gradient":
-            g = self._clipped(g, scalars.clip)
+            g, clipped = self._clip(g, scalars.clip, clipped)
         lr = scalars.lr if inputs.lr is None else inputs.lr
-        y, buffer = self._moved(g, state, constants, scalars, lr)
-        alive = inputs.alive
-        stepped = StackedState(y, buffer, dual, moving)
-        after = transform(lambda new, old: torch.where(alive, new, old), stepped, state)
-        return after, torch.where(alive[:, 0], loss, 0.0)
-
-    def _moved(
-        self, g: Vector, state: StackedState, constants: StepConstants, scalars: StepScalars, lr: Tensor
-    ) -> tuple[Vector, Vector | None]:
-        """Return the points after the step, each rounded once, and the momentum buffers."""
         direction = torch.addcmul(constants.bias, g, scalars.gain)
         if self._kind.clip == "corrected":
             direction = torch.addcmul(direction, state.y, constants.with_pull(scalars.inside))
         if self._kind.clip in ("direction", "corrected"):
-            direction = self._clipped(direction, scalars.clip)
+            direction, clipped = self._clip(direction, scalars.clip, clipped)
+        y, buffer = self._moved(direction, state, constants, scalars, lr)
+        alive = inputs.alive
+        stepped = StackedState(y, buffer, dual, moving, clipped)
+        after = transform(lambda new, old: torch.where(alive, new, old), stepped, state)
+        return after, torch.where(alive[:, 0], loss, 0.0)
+
+    def _moved(
+        self,
+        direction: Vector,
+        state: StackedState,
+        constants: StepConstants,
+        scalars: StepScalars,
+        lr: Tensor,
+    ) -> tuple[Vector, Vector | None]:
+        """Return the points after the step, each rounded once, and the momentum buffers."""
         corrected = self._kind.clip == "corrected"  # then the pull is in what was clipped
         shrink = scalars.shrink if corrected else constants.with_pull(scalars.shrink)
         direction = torch.addcmul(direction, state.y, shrink)
@@ -224,8 +236,11 @@ class StackedStep:
         second, _, _ = gradient(state.y + shift, state.moving)
         return second * scalars.blend + g * (1.0 - scalars.blend), dual
 
-    def _clipped(self, vector: Vector, bound: Tensor) -> Vector:
-        return vector * torch.clamp(bound / self._norm(vector), max=1.0)
+    def _clip(self, vector: Vector, bound: Tensor, clipped: Tensor | None) -> tuple[Vector, Tensor]:
+        """Return the clipped vectors, and how many of each client's steps have been clipped so far."""
+        assert clipped is not None
+        factor = bound / self._norm(vector)
+        return vector * torch.clamp(factor, max=1.0), clipped + (factor < 1.0)
 
     def _norm(self, vector: Vector) -> Tensor:
         return norm(vector)

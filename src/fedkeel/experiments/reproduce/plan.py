@@ -131,6 +131,8 @@ def settings_of(
     study = _study(setup.study, {key: flat.pop(key) for key in [*flat] if key.startswith(_STUDY)})
     if isinstance(study, StabilityCurves):
         flat["data.held_out"] = study.held_out
+    if study is None and flat.get("work.clip"):  # so that the page can say how many steps it changed
+        flat["probes"] = [*(flat.get("probes") or ()), "clipping"]
     return nested(flat), study
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from fedkeel.report.page.document import Block, Curves, Section, SmallCurves, Text
 
-_DRIFT = ("divergence", "diversity", "cosine", "drift", "local_updates", "global_update", "switching")
+_MOVES = ("local_updates", "global_update", "clipped")
+_DRIFT = ("divergence", "diversity", "cosine", "drift", *_MOVES, "switching")
 _GENERALISATION = ("losses", "excess")
 _LAYERS = "layers/"
 _MANY = 6  # layers; more are chosen one at a time

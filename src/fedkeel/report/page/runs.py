@@ -24,6 +24,7 @@ _ABOUT = {
     "divergence/cohort": "Mean squared distance of the cohort's models from the global one.",
     "diversity": "Σ‖D_i‖² / ‖ΣD_i‖² of the clients' moves: 1/n where they agree, larger where they cancel.",
     "drift": "Mean squared distance from the global model over clients and local steps, ξ.",
+    "clipped": "Share of the local steps that were clipped.",
     "local_updates": "Σ_k ‖y_k − x‖², mean over clients.",
     "global_update": "‖x_{t+1} − x_t‖²: how far a round moved the model.",
     "losses/participation_gap": "Loss of clients that never take part minus that of those that do.",
@@ -49,6 +50,7 @@ _LABELS = {
     "divergence": "divergence of clients",
     "diversity": "diversity of moves",
     "drift": "drift within a round",
+    "clipped": "share of clipped steps",
     "norm": "norm of the model",
     "lr": "local learning rate",
 }
