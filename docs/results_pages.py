@@ -29,7 +29,7 @@ from scipy.stats import kendalltau, rankdata
 
 from fedkeel.experiments.recipes import find_recipe
 from fedkeel.experiments.recipes.claims import CellKey
-from fedkeel.experiments.recipes.recipe import PRINTED
+from fedkeel.experiments.recipes.recipe import PRINTED, Column
 from fedkeel.experiments.reproduce.carrying_out import read_outcome
 from fedkeel.experiments.reproduce.jobs import carry_out
 from fedkeel.experiments.reproduce.outcome import Outcome, outcome_text
@@ -40,6 +40,8 @@ from fedkeel.experiments.reproduce.reading import oriented, read_cells, shown_ce
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
 RUNS = Path("runs") / "reproduce"  # where the commands keep their runs
+_CHANCE = {"mnist": 10.0, "cifar10": 10.0}  # accuracy of a guess, in %
+_LEARNED = 1.5  # a row learned something where its mean accuracy is above so many times chance
 _BLOCK = "<!-- {name} -->\n{text}<!-- end -->"
 
 
@@ -112,9 +114,12 @@ def blocks(part: Part, outcome: Outcome) -> dict[str, str]:
 
 
 def ranks(outcome: Outcome) -> str:
-    """Return the order of the rows in the paper and in our runs, by each column that is printed, and how alike it is."""
+    """Return the order of the rows in the paper and in our runs, by each column that is printed, and how alike it is.
+
+    Rows at chance level have no place: which of them is last says nothing.
+    """
     shown: dict[str, dict[str, str]] = {}  # by row, then by column
-    alike = []
+    alike, guessing = [], []
     for column in outcome.plan.columns:
         cells = {row: outcome.cells.get(CellKey(row, column.heading)) for row in outcome.plan.rows}
         known = {
@@ -125,6 +130,9 @@ def ranks(outcome: Outcome) -> str:
             and cell.printed.value is not None
             and cell.mean is not None
         }
+        left_out = _at_chance(outcome, column, {row: mean for row, (_, mean) in known.items()})
+        guessing += [row for row in left_out if row not in guessing]
+        known = {row: pair for row, pair in known.items() if row not in left_out}
         if len(known) < 3:
             continue
         pairs = [tuple(oriented(column) * value for value in pair) for pair in known.values()]
@@ -145,7 +153,18 @@ def ranks(outcome: Outcome) -> str:
         for row in outcome.plan.rows
         if row in shown
     ]
-    return "\n".join([*lines, "", f"Kendall's τ between the two orders: {'; '.join(alike)}.\n"])
+    told = f"Kendall's τ between the two orders: {'; '.join(alike)}."
+    if guessing:
+        told += f" Not ranked, since they end at chance level: {', '.join(guessing)}."
+    return "\n".join([*lines, "", f"{told}\n"])
+
+
+def _at_chance(outcome: Outcome, column: Column, means: dict[str, float]) -> list[str]:
+    """Return the rows whose accuracy is hardly above that of a guess."""
+    if not column.measure.startswith(("final", "top", "smoothed", "last")) or " of " in column.measure:
+        return []
+    job = next(job for job in outcome.plan.jobs if job.key.setup == column.setup)
+    return [row for row, mean in means.items() if mean < _LEARNED * _CHANCE[job.table["data"]["name"]]]
 
 
 def with_blocks(readme: str, blocks: dict[str, str]) -> str:
