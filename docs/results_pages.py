@@ -29,9 +29,10 @@ from scipy.stats import kendalltau, rankdata
 
 from fedkeel.experiments.recipes import find_recipe
 from fedkeel.experiments.recipes.claims import CellKey
-from fedkeel.experiments.recipes.recipe import PRINTED, Column
+from fedkeel.experiments.recipes.recipe import AUTHORS, PRINTED, Column
 from fedkeel.experiments.reproduce.carrying_out import read_outcome
 from fedkeel.experiments.reproduce.jobs import carry_out
+from fedkeel.experiments.reproduce.judging import JudgedClaim
 from fedkeel.experiments.reproduce.outcome import Outcome, outcome_text
 from fedkeel.experiments.reproduce.page import write_numbers
 from fedkeel.experiments.reproduce.plan import RecipeJob, RecipePlan, plan
@@ -167,6 +168,61 @@ def _at_chance(outcome: Outcome, column: Column, means: dict[str, float]) -> lis
     return [row for row, mean in means.items() if mean < _LEARNED * _CHANCE[job.table["data"]["name"]]]
 
 
+def findings(all_parts: list[Part]) -> dict[str, str]:
+    """Return the parts of findings.md: every claim of the papers, and every question of ours, with its verdict."""
+    tables: dict[str, list[str]] = {"claims of the papers": [], "questions of ours": []}
+    grouped: dict[tuple[Path, str], dict[str, Part]] = {}
+    for part in all_parts:
+        grouped.setdefault((part.folder, part.recipe), {})[part.reading] = part
+    for (folder, recipe), readings in sorted(
+        grouped.items(), key=lambda one: _PAPERS.index(one[0][1].split("/")[0])
+    ):
+        ours = recipe.startswith("ours/")
+        outcomes = {reading: part.outcome for reading, part in readings.items()}
+        first = next(iter(outcomes.values()))
+        source = f"[{recipe}](results/{folder.name}/README.md): {_setting(first)}"
+        found = {reading: {c.claim.text: c for c in one.claims} for reading, one in outcomes.items()}
+        for text in dict.fromkeys(text for claims in found.values() for text in claims):
+            printed = _verdict(found.get(PRINTED, {}).get(text))
+            authors = _verdict(found.get(AUTHORS, {}).get(text))
+            if authors == _NOT_RUN and first.plan.recipe.authors is None:
+                authors = "no such reading"
+            cells = [text, source, printed] if ours else [text, source, printed, authors]
+            if {printed, authors} - {_NOT_RUN, "no such reading"}:
+                tables["questions of ours" if ours else "claims of the papers"].append(_line(cells))
+    made = {}
+    for name, rows in tables.items():
+        headings = ["claim", "recipe: scale, model, seeds", "reading printed", "reading authors"]
+        if name == "questions of ours":
+            headings = ["question", "recipe: scale, model, seeds", "verdict"]
+        lines = [_line(headings), _line(["---"] * len(headings)), *rows]
+        made[name] = _BLOCK.format(name=name, text="\n".join(lines) + "\n")
+    return made
+
+
+_NOT_RUN = "not run"
+_PAPERS = ("fedinit", "rethinking", "fedsagd", "beyond-smoothness", "ours")
+
+
+def _verdict(judged: JudgedClaim | None) -> str:
+    if judged is None or judged.finding == _NOT_RUN:
+        return _NOT_RUN
+    why = re.sub(r"; in the paper's numbers: .*", "", judged.why)
+    return f"**{judged.finding}**: {why}"
+
+
+def _setting(outcome: Outcome) -> str:
+    """Return scale, models and seeds of a recipe, and whether its setting was chosen after trials."""
+    models = dict.fromkeys(job.table["model"]["name"] for job in outcome.plan.jobs)
+    seeds = len({key.seed for key in outcome.results})
+    told = f"{outcome.plan.scale_name}, {', '.join(models)}, {seeds} seed{'s' * (seeds > 1)}"
+    return f"{told}; settings chosen after trials" if "chosen after" in outcome.plan.scale.note else told
+
+
+def _line(cells: list[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+
+
 def with_blocks(readme: str, blocks: dict[str, str]) -> str:
     """Return a README with those of its parts written anew that it has."""
     for name, text in blocks.items():
@@ -182,6 +238,8 @@ def write() -> None:
         outcome = part.outcome
         write_numbers(outcome, part.command)
         found.setdefault(part.folder, {}).update(blocks(part, outcome))
+    found_page = ROOT / "docs" / "findings.md"
+    found_page.write_text(with_blocks(found_page.read_text(), findings(list(parts()))))
     for folder, made in found.items():
         readme = folder / "README.md"
         readme.write_text(with_blocks(readme.read_text(), made))

@@ -158,12 +158,18 @@ TABLE2 = Recipe(
         ),
     ),
     claims=(
-        Ordered("The later the switch, the higher the final accuracy", _LATER, ("Final accuracy",)),
+        Ordered(  # what a late switch repairs builds up over the walk
+            "The later the switch, the higher the final accuracy",
+            _LATER,
+            ("Final accuracy",),
+            decided_by=(EXPOSURE, *LEVEL),
+        ),
         better(
             "A switch after 600 rounds or later ends above FedDyn throughout",
             _ENOUGH,
             "1000 (FedDyn)",
             "Final accuracy",
+            decided_by=(EXPOSURE, *LEVEL),
         ),
         better(
             "The target is reached only where regularisation is kept for at least 600 rounds",
