@@ -15,7 +15,7 @@ REFUSED = [  # methods that want to know more of a walk than where it ends
     name
     for name in CASES
     if name.split()[0] in ("FedNova", "FedCM", "FedANAG", "FedLNAG", "FedSAGD", "MoFedSAM", "FedGamma")
-    or name == "SCAFFOLD"
+    or name in ("SCAFFOLD", "SCAFFOLD by size")
 ]
 
 

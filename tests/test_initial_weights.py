@@ -18,6 +18,7 @@ from torch import Tensor, nn
 import fedkeel as fk
 from fedkeel.experiments import initial_weights, pretraining
 from fedkeel.experiments.experiment import Experiment
+from fedkeel.experiments.expression import parse_model
 from fedkeel.experiments.initial_weights import find_initial_weights
 from fedkeel.experiments.pretraining import Pretrain, pretrained, pretraining_of
 
@@ -123,7 +124,7 @@ def test_pretraining_is_done_once(own_cache: Path, monkeypatch: pytest.MonkeyPat
 def test_pretraining_is_kept_by_all_that_it_depends_on(own_cache: Path) -> None:
     def folder(model: str = "mlp", dtype: torch.dtype = torch.float32, **changed: Any) -> str:
         asked = Pretrain(**{"data": "digits", "epochs": 1, "batch_size": 500, **changed})
-        settings = pretraining_of(asked, model, dtype)
+        settings = pretraining_of(asked, parse_model(model), dtype)
         return pretrained(asked, model, settings, "cpu").parent.name
 
     changes: list[dict[str, Any]] = [{"epochs": 2}, {"lr": 0.2}, {"batch_size": 400}, {"weight_decay": 0.1}]
@@ -175,7 +176,9 @@ def test_two_that_ask_for_the_same_wait_for_each_other(
             waiting.set()
 
     def ask() -> None:
-        found.append(pretrained(asked, "mlp", pretraining_of(asked, "mlp", torch.float32), "cpu"))
+        found.append(
+            pretrained(asked, "mlp", pretraining_of(asked, parse_model("mlp"), torch.float32), "cpu")
+        )
 
     monkeypatch.setattr(pretraining, "run", held)
     monkeypatch.setattr(pretraining, "tell", heard)

@@ -33,7 +33,7 @@ LOST_WORKERS = "lost_workers"  # of a round: workers and machines that were lost
 MEMORY_LOST = "memory_lost"  # clients whose nodes lost what they remembered; only in rounds with some
 RESTARTED = "restarted"  # True where the method began afresh for that
 VALIDATION = "validation_"  # begins the columns of validation data, as validation_accuracy
-PROBE_COLUMNS = ("global_update", "local_updates", "drift", "divergence", "diversity", "epsilon")
+PROBE_COLUMNS = ("global_update", "local_updates", "drift", "clipped", "divergence", "diversity", "epsilon")
 COLUMNS = RUN_COLUMNS + EVENT_COLUMNS + PROBE_COLUMNS
 _PROBE_KINDS = ("cosine", "losses", "excess", "clients", "switching", "costs", "layers")
 

@@ -44,5 +44,5 @@ def distance(a: Vector, b: Vector) -> float:
 
 
 def scalar_like(a: Vector, value: float) -> Tensor:
-    """Return a per-client scalar of shape (…, 1) beside the vector `a`; infinite where `a`'s type ends."""
-    return torch.full_like(a[..., :1], float(torch.tensor(value, dtype=a.dtype)))
+    """Return a per-client scalar of shape (…, 1) beside the vector `a`."""
+    return torch.full_like(a[..., :1], value)

@@ -19,6 +19,7 @@ from fedkeel.work import AdamW, Work
 
 ClipOn = Literal["gradient", "direction", "corrected"]
 
+_LARGEST = 1e38  # beyond, float32 has no numbers: a walk that goes so far has diverged
 TINY = 1e-7  # keeps a shift finite where the gradient is zero
 
 
@@ -252,7 +253,7 @@ def _carried(pace: Pace, steps: int, momentum: Momentum | None, pull: float) -> 
         direction = scale * (1.0 - pull * move)
         buffer = beta * buffer + direction
         move += lr * (direction + beta * buffer if nesterov else buffer)
-    return move
+    return move if abs(move) < _LARGEST else math.inf
 
 
 def shrink_of(plan: Plan, pace: Pace, pull: float) -> tuple[float, float]:

@@ -137,9 +137,11 @@ def test_a_claim_is_judged_where_its_number_is_within_three_times(tmp_path: Any)
 
 def test_walk_and_samples_decide_claims_about_levels() -> None:
     levels = ("points or more", "points and more", "over 3 points", "1.8 or more", "target")
+    of_long_runs = ("The later the switch, the higher the final", "A switch after 600 rounds")
     for recipe in all_recipes().values():
         for claim in recipe.claims:
             level = any(word in claim.text for word in levels) and "Rounds" not in claim.text
+            level = level or claim.text.startswith(of_long_runs)
             if (
                 recipe.paper in ("fedinit", "rethinking")
                 and "table8" not in recipe.name

@@ -22,6 +22,7 @@ from fedkeel.experiments.expression import (
     parse_augment,
     parse_faults,
     parse_method,
+    parse_model,
     parse_noise,
     parse_optimizer,
     parse_probe,
@@ -265,7 +266,9 @@ class Experiment(RunOptions, FaultOptions, Execution):
         model = self.model
         seed = self.seed if model.seed is None else model.seed
         dtype = getattr(torch, model.dtype)
-        return Task(model_for(federation, model.name, data=self.data.name, seed=seed, dtype=dtype))
+        return Task(
+            model_for(federation, parse_model(model.name), data=self.data.name, seed=seed, dtype=dtype)
+        )
 
     def task(self, federation: Federation) -> Task:
         """Build the model for the data; the same seed and `model.init` give the same initial weights."""

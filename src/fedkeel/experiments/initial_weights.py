@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from fedkeel.errors import ConfigError, DataError
 from fedkeel.experiments import COMPARISON_FILE
-from fedkeel.experiments.expression import parse_init
+from fedkeel.experiments.expression import parse_init, parse_model
 from fedkeel.experiments.pretraining import pretrained, pretraining_of, tell
 from fedkeel.experiments.sections import is_init_expression
 from fedkeel.running.ending import MODEL_FILE
@@ -98,7 +98,7 @@ def _tell_once(text: str) -> None:
 
 def _pretrained_file(source: str, module: nn.Module, model: str, device: str) -> Path:
     asked = parse_init(source)
-    settings = pretraining_of(asked, model, next(module.parameters()).dtype)
+    settings = pretraining_of(asked, parse_model(model), next(module.parameters()).dtype)
     _compare(module, settings.task.module.state_dict(), model)  # now: training may take long
     return pretrained(asked, model, settings, device)
 

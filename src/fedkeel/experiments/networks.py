@@ -8,19 +8,18 @@ from torch import nn
 from fedkeel import models
 from fedkeel.data import Federation
 from fedkeel.errors import ConfigError
-from fedkeel.experiments.expression import parse_model
+from fedkeel.models.building import Architecture
 
 
-def model_for(federation: Federation, name: str, *, data: str, seed: int, dtype: torch.dtype) -> nn.Module:
+def model_for(
+    federation: Federation, architecture: Architecture, *, data: str, seed: int, dtype: torch.dtype
+) -> nn.Module:
     """Build a model for the samples and classes of a federation; its weights are drawn from the seed alone.
-
-    `name` may have arguments of the model's own, as in mlp(200, 200).
 
     `data` is what messages call the data.
     """
     if federation.classes is None:
         raise ConfigError(f"data {data!r} has no classes: train it from Python with your own Task")
-    architecture = parse_model(name)
     sample = federation.prepare(federation.samples(0)[0][:1])
     if architecture.name == "char_lstm" and sample.is_floating_point():
         raise ConfigError(

@@ -25,6 +25,7 @@ from fedkeel.experiments.networks import model_for
 from fedkeel.files import cache_directory, storage_errors
 from fedkeel.frozen import Count, NonNegative, Positive, Seed, frozen
 from fedkeel.methods import FedAvg
+from fedkeel.models.building import Architecture
 from fedkeel.options import Execution
 from fedkeel.progress import TimeLeft
 from fedkeel.running.ending import MODEL_FILE
@@ -60,7 +61,7 @@ class Pretrain:
             )
 
 
-def pretraining_of(asked: Pretrain, model: str, dtype: torch.dtype) -> RunSettings:
+def pretraining_of(asked: Pretrain, model: Architecture, dtype: torch.dtype) -> RunSettings:
     """Return the pre-training of a model as the run that it is."""
     federation = load(asked.data).split(IID(), clients=1, seed=asked.seed)
     return RunSettings(
