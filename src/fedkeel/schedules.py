@@ -58,10 +58,7 @@ class Drop(Schedule):
     at: Annotated[int | float, BeforeValidator(_read_round)]
     factor: UnitInterval = 0.1
 
-    @property
-    def within_round(self) -> bool:
-        """Return False: all steps of a round have one rate."""
-        return False
+    within_round = False  # all steps of a round have one rate
 
     @property
     def needs_horizon(self) -> bool:
@@ -81,15 +78,8 @@ class Drop(Schedule):
 class InverseTime(Schedule):
     """Divide the rate by the number of the round, counted from one: c/t."""
 
-    @property
-    def within_round(self) -> bool:
-        """Return False: all steps of a round have one rate."""
-        return False
-
-    @property
-    def needs_horizon(self) -> bool:
-        """Return False: the round alone decides."""
-        return False
+    within_round = False  # all steps of a round have one rate
+    needs_horizon = False  # the round alone decides
 
     def __call__(self, round: int, rounds: int, step: int = 0, steps: int = 1) -> float:
         """Return the factor of a round."""
@@ -100,10 +90,7 @@ class InverseTime(Schedule):
 class InverseRoot(Schedule):
     """Divide the rate by the root of the number of rounds: the 1/√T of the theorems."""
 
-    @property
-    def within_round(self) -> bool:
-        """Return False: all steps of a round have one rate."""
-        return False
+    within_round = False  # all steps of a round have one rate
 
     def __call__(self, round: int, rounds: int, step: int = 0, steps: int = 1) -> float:
         """Return the factor of a round."""
@@ -116,15 +103,8 @@ class DecayPerRound(Schedule):
 
     factor: UnitInterval
 
-    @property
-    def within_round(self) -> bool:
-        """Return False: all steps of a round have one rate."""
-        return False
-
-    @property
-    def needs_horizon(self) -> bool:
-        """Return False: the round alone decides."""
-        return False
+    within_round = False  # all steps of a round have one rate
+    needs_horizon = False  # the round alone decides
 
     def __call__(self, round: int, rounds: int, step: int = 0, steps: int = 1) -> float:
         """Return the factor of a round."""
@@ -146,10 +126,7 @@ class DecayPerEpoch(Schedule):
         """Tell whether a round has more than one epoch."""
         return self.epochs > 1
 
-    @property
-    def needs_horizon(self) -> bool:
-        """Return False: every round is like the others."""
-        return False
+    needs_horizon = False  # the round alone decides
 
     def __call__(self, round: int, rounds: int, step: int = 0, steps: int = 1) -> float:
         """Return the factor of a step."""
