@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import runpy
 import shlex
 from pathlib import Path
@@ -33,6 +34,18 @@ def test_what_is_shown_is_what_the_histories_say(part: Any) -> None:
     readme = (part.folder / "README.md").read_text()
     assert PAGES["with_blocks"](readme, PAGES["blocks"](part, outcome)) == readme, AGAIN
     assert outcome.plan.directory.name in readme
+
+
+def test_the_findings_are_what_the_histories_say() -> None:
+    page = (ROOT / "docs" / "findings.md").read_text()
+    made = PAGES["findings"](PARTS)
+    assert PAGES["with_blocks"](page, made) == page, AGAIN
+    papers, ours = made["claims of the papers"], made["questions of ours"]
+    assert "ours/" not in papers
+    assert all("ours/" in line for line in ours.splitlines() if line.startswith("| ") and "](" in line)
+    for line in papers.splitlines():
+        if "](results/" in line:
+            assert re.search(r": (cpu|paper), [\w, ]+, \d seeds?", line), line  # scale, model, seeds
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
