@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fedkeel.experiments.recipes.claims import LEVEL, RELAXATION, BetterColumn, better
 from fedkeel.experiments.recipes.fedinit.settings import (
     ASSUMED,
@@ -27,6 +29,7 @@ from fedkeel.experiments.recipes.recipe import (
     Recipe,
     RecipeScale,
     Setup,
+    smoke_scale,
 )
 
 RELATIVE = (-1.0, -0.5, 0.0, 0.5, 1.0)  # the curves' β as shares of the largest, the N/C of their setting
@@ -91,7 +94,7 @@ def _figure(panel: str, split: str, method: str) -> Recipe:
         DIVERGENCE: _HALF.format("divergence/cohort"),
         EARLY: _TENTH.format("divergence/cohort"),
     }
-    return Recipe(
+    figure = Recipe(
         name=f"fedinit/figure2{panel}",
         title=f"FedInit: accuracy and divergence for several β, {method} + RI, {split}, CIFAR-10",
         setups=_setups(split, method, PRINTED),
@@ -138,6 +141,9 @@ def _figure(panel: str, split: str, method: str) -> Recipe:
         seeds=3,
         cpu=RecipeScale(note=SMALL_NOTE.format(model="ResNet-18-GN", rounds=500), seeds=3, settings=SMALL),
     )
+    smoke = smoke_scale(figure)  # with a first tenth
+    settings, note = {**smoke.settings, "rounds": 10}, smoke.note.replace("4 rounds", "10 rounds")
+    return figure.changed(smoke=replace(smoke, settings=settings, note=note))
 
 
 FIGURE_2A = _figure("a", "10%-100 Dir-0.6", "FedAvg")
