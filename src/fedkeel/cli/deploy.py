@@ -18,6 +18,7 @@ from fedkeel.progress import RunProgress, console
 
 if TYPE_CHECKING:
     from fedkeel.flower.options import RunConfig
+    from fedkeel.flower.rehearsal.rehearsal import RunStatus
     from fedkeel.flower.status import ServerStatus
 
 _INIT = """[bold]Examples[/]
@@ -117,7 +118,7 @@ def up(
         rounds = config.experiment.rounds
         with RunProgress([config.experiment.method], rounds) as progress:
             progress.begin(0, len(read_rows(run_dir)))
-            follow(rehearsal, run_id, run_dir, _waiting(), progress.row)
+            follow(rehearsal, run_id, run_dir, _waiting(), progress.row, submitted_again=_say_submitted_again)
         _say("taking everything down")
     _print_end(run_dir)
 
@@ -199,6 +200,10 @@ def _waiting() -> Any:
             _say(f"nodes that have answered: {now.online} of {now.clients}")
 
     return told
+
+
+def _say_submitted_again(lost: RunStatus) -> None:
+    _say(f"Flower ended the run: {lost}; submitted again, it goes on from its checkpoint")
 
 
 def _described(server: ServerStatus, directory: Path, *, alive: bool) -> str:

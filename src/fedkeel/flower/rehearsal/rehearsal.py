@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import tomli_w
 
@@ -42,6 +42,21 @@ _PATIENCE = 0.2
 STATE, FOLDER = "state.json", ".deploy"
 
 
+class RunStatus(NamedTuple):
+    """The status of a run at the SuperLink, as running or finished:failed, and Flower's reason for it."""
+
+    status: str
+    details: str = ""
+
+    @property
+    def over(self) -> bool:
+        """Whether the run has ended."""
+        return self.status.startswith("finished")
+
+    def __str__(self) -> str:
+        return f"{self.status} ({self.details})" if self.details else self.status
+
+
 class Rehearsal:
     """SuperLink and SuperNodes of an app on this machine; use it as a context."""
 
@@ -57,6 +72,7 @@ class Rehearsal:
         self.run_id: str | None = None
         self.run_dir: Path | None = None
         self._lock: Any = None
+        self._overrides: dict[str, dict[str, Any]] = {}
 
     def __enter__(self) -> Rehearsal:
         self._take_lock()
@@ -139,17 +155,23 @@ class Rehearsal:
 
     def submit(self, overrides: Mapping[str, Any] | None = None) -> str:
         """Submit a run of the app; return its number."""
+        overrides = dict(overrides or {})
         words = ["run", str(self._staged()), "loop", "--format", "json"]
         if overrides:
             path = self.folder / "overrides.toml"
-            path.write_text(tomli_w.dumps(dict(overrides)))
+            path.write_text(tomli_w.dumps(overrides))
             words += ["--run-config", str(path)]
         answer = _json(self.flwr(*words), "flwr run")
         if "run-id" not in answer:
             raise DataError(f"the SuperLink did not take the run: {json.dumps(answer)[:1000]}")
         self.run_id = str(answer["run-id"])
+        self._overrides[self.run_id] = overrides
         self._write_state()
         return self.run_id
+
+    def submit_again(self, run_id: str) -> str:
+        """Submit a run once more, with the overrides of the first time; return its new number."""
+        return self.submit(self._overrides[run_id])
 
     def _staged(self) -> Path:
         """Return a copy of the app's own files: Flower sends all it finds, so no keys may be there."""
@@ -164,11 +186,11 @@ class Rehearsal:
             shutil.copytree(self.app, staged, ignore=ignored)
         return staged
 
-    def run_status(self, run_id: str) -> str:
-        """Return what the SuperLink says of a run, as running or finished:completed."""
+    def run_status(self, run_id: str) -> RunStatus:
+        """Return the status of a run at the SuperLink."""
         found = _json(self.flwr("list", "--run-id", run_id, "loop", "--format", "json"), "flwr list")
-        runs = found.get("runs") or [{}]
-        return str(runs[0].get("status", "unknown"))
+        run = (found.get("runs") or [{}])[0]
+        return RunStatus(str(run.get("status", "unknown")), str(run.get("status-details") or ""))
 
     def flwr(self, *words: str) -> str:
         """Run Flower's command line against this SuperLink; return what it prints."""
