@@ -34,7 +34,7 @@ SIMILARITY = MappingProxyType(
         DECAY: "FedSAGD's decay shrinks a client by μ·η·K in a round",
         WALK: "a level of accuracy needs as long a way as the paper's, Σ K·η",
         SAMPLES: "a level of accuracy needs as many samples per parameter as the paper's",
-        NOTHING: "it does not depend on how long, or with which model, one trains",
+        NOTHING: "no number that follows from the settings: it is judged as it comes out at this scale",
     }
 )
 LEVEL = (WALK, SAMPLES)  # claims about how high an accuracy is, or by how many points

@@ -50,15 +50,25 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Unprinted:
+    """Settings of some rows that the paper does not print, and on which a comparison with them hangs."""
+
+    rows: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
 class Setup:
     """Runs that share data, model and work: what they share, and the method of each row of the table.
 
     A `study` takes the place of plain training where the paper measures something that needs runs of its own.
+    A claim that compares rows of `unprinted` with others is not judged.
     """
 
     settings: Settings
     lines: Mapping[str, str | Line]
     study: RecipeStudy | None = None
+    unprinted: Unprinted | None = None
 
     def line(self, row: str) -> Line:
         """Return the method of a row with its own settings."""

@@ -102,8 +102,8 @@ def _judged(
     alternatives = claim.alternatives(there)
     if not any(alternatives):
         return "not run", "none of its cells was run"
-    used = {cell for some in alternatives for contrast in some for cell in contrast.cells}
-    other = not_comparable(claim, recipe, scale, columns, used)
+    contrasts = [contrast for some in alternatives for contrast in some]
+    other = not_comparable(claim, recipe, scale, columns, contrasts)
     if other is not None:
         return "not comparable here", other
     tests = sum(map(len, alternatives))

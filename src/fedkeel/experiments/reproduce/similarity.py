@@ -9,7 +9,7 @@ nothing about that claim, and its verdict is "not comparable here".
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fedkeel.experiments.experiment import Experiment
@@ -23,7 +23,9 @@ from fedkeel.experiments.recipes.claims import (
     SAMPLES,
     SIMILARITY,
     WALK,
+    CellKey,
     Claim,
+    Contrast,
 )
 from fedkeel.experiments.recipes.recipe import PAPER, Column, Recipe, RecipeScale
 from fedkeel.experiments.recipes.studies import BoundedRun, CountedCosts
@@ -161,9 +163,12 @@ def compare_all(recipe: Recipe, scale: RecipeScale, rows: Iterable[str] | None =
 
 
 def decisive(claim: Claim, recipe: Recipe) -> tuple[str, ...]:
-    """Return the numbers that decide a claim."""
-    named = claim.decided_by or recipe.decided_by
-    return tuple(number for number in named if number != NOTHING)
+    """Return the numbers that decide a claim: of those that are declared, the ones that its rows have."""
+    declared = claim.decided_by or recipe.decided_by
+    cells = {CellKey(row, one.heading) for one in recipe.columns for row in recipe.setups[one.setup].lines}
+    contrasts = [contrast for some in claim.alternatives(cells) for contrast in some]
+    known = {one.number for one in _numbers_of(contrasts, recipe, recipe.scale(PAPER), recipe.columns)}
+    return tuple(number for number in declared if number in known)
 
 
 def why_decisive(claim: Claim, recipe: Recipe) -> str:
@@ -172,23 +177,39 @@ def why_decisive(claim: Claim, recipe: Recipe) -> str:
 
 
 def not_comparable(
-    claim: Claim, recipe: Recipe, scale: RecipeScale, columns: Iterable[Column], cells: Iterable[Any]
+    claim: Claim, recipe: Recipe, scale: RecipeScale, columns: Sequence[Column], contrasts: Sequence[Contrast]
 ) -> str | None:
     """Return why runs of a scale say nothing about a claim; None where they do.
 
-    `cells` are those that the claim is made of here; the number that is furthest off is named.
+    `contrasts` are those that the claim is made of here; the number that is furthest off is named.
     """
-    setups = {column.heading: column.setup for column in columns}
-    runs = sorted({(setups[cell.heading], cell.row) for cell in cells})
-    wanted = decisive(claim, recipe)
-    off = [
-        one
-        for setup, row in runs
-        for one in compare_numbers(recipe, scale, setup, row)
-        if one.number in wanted and not one.alike
-    ]
+    wanted = claim.decided_by or recipe.decided_by
+    numbers = _numbers_of(contrasts, recipe, scale, columns)
+    off = [one for one in numbers if one.number in wanted and not one.alike]
     worst = max(off, key=lambda one: abs(math.log(one.ratio)) if one.ratio > 0 else math.inf, default=None)
-    return None if worst is None else str(worst)
+    return _unprinted(contrasts, recipe, columns) if worst is None else str(worst)
+
+
+def _numbers_of(
+    contrasts: Iterable[Contrast], recipe: Recipe, scale: RecipeScale, columns: Iterable[Column]
+) -> Iterator[Compared]:
+    """Yield the numbers of all runs that contrasts are made of."""
+    setups = {column.heading: column.setup for column in columns}
+    cells = {cell for contrast in contrasts for cell in contrast.cells}
+    for setup, row in sorted({(setups[cell.heading], cell.row) for cell in cells}):
+        yield from compare_numbers(recipe, scale, setup, row)
+
+
+def _unprinted(contrasts: Iterable[Contrast], recipe: Recipe, columns: Iterable[Column]) -> str | None:
+    """Return the reason where a contrast compares rows whose settings are not printed with others."""
+    setups = {column.heading: recipe.setups[column.setup] for column in columns}
+    for contrast in contrasts:
+        for heading in {cell.heading for cell in contrast.cells}:
+            unprinted = setups[heading].unprinted
+            rows = {cell.row for cell in contrast.cells if cell.heading == heading}
+            if unprinted is not None and len({row in unprinted.rows for row in rows}) == 2:
+                return unprinted.reason
+    return None
 
 
 def _numbers(recipe: Recipe, scale: RecipeScale, setup: str, row: str) -> Numbers:

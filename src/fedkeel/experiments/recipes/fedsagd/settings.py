@@ -142,12 +142,14 @@ ASSUMED = (
     ),
     Assumption(
         "The split draws each client's classes from Dirichlet(0.3) without replacement, sizes equal (A.1); "
-        "clients count the same, exactly the cohort is drawn; pictures are normalised and not augmented, of "
-        "which the paper says nothing.",
+        "pictures are normalised and not augmented, of which the paper says nothing.",
         "data.split",
+        "data.augment",
+    ),
+    Assumption(
+        "Exactly the cohort is drawn in each round, and clients count the same: neither is printed.",
         "weighting",
         "sampling",
-        "data.augment",
     ),
 )
 ASSUMED_CIFAR = (
@@ -173,8 +175,7 @@ ASSUMED_SHAKESPEARE = (
     Assumption(
         "Shakespeare: 1,000 rounds as in Table 7 and Figure 3, although Table 2 prints 2000+; 5 epochs of "
         "the "
-        "two that were searched; the decay 0.998 of its range; no clipping, since none is printed; the "
-        "natural "
+        "two that were searched; the decay 0.998 of its range; the natural "
         "split by role, since the Dirichlet split is said of the pictures only.",
         "data.split",
         "data.options",

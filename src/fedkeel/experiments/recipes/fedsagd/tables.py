@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from fedkeel.experiments.recipes.claims import DECAY, PROXIMAL, WALK, Peaks, Similar, SmallerDrop, better
+from fedkeel.experiments.recipes.claims import LEVEL, Peaks, Similar, SmallerDrop, better
 from fedkeel.experiments.recipes.fedsagd import settings as printed
+from fedkeel.experiments.recipes.fedsagd.table2 import DRIVEN_BY
 from fedkeel.experiments.recipes.recipe import Column, Panel, PaperTable, Recipe, RecipeScale, Setup
 
 _NINE = ("FedSAGD", "FedACG", "FedANAG", "SCAFFOLD", "FedDyn", "FedLNAG", "FedAvgM", "FedAdam", "FedCM")
@@ -50,7 +51,7 @@ TABLE3 = Recipe(
         "'Only a minimal adverse impact' is stated as 'less than on the others'; SCAFFOLD's own numbers "
         "contradict it (it loses 2.29 points, FedSAGD 2.50).",
     ),
-    decided_by=(PROXIMAL, DECAY, WALK),
+    decided_by=DRIVEN_BY,
     seeds=5,
     cpu=RecipeScale(
         note=f"{_FOUR_NOTE}; Dirichlet 0.3 and iid",
@@ -94,7 +95,7 @@ TABLE4 = Recipe(
         "'Only a minimal adverse impact' is stated as 'less than on the others'. From 10 to 1 % FedANAG's "
         "own numbers contradict it (it loses 0.13 points, FedSAGD 0.15); from 5 to 1 % it holds.",
     ),
-    decided_by=(PROXIMAL, DECAY, WALK),
+    decided_by=DRIVEN_BY,
     seeds=5,
     cpu=RecipeScale(
         note=f"{_FOUR_NOTE}; participation of 1, 2 and 5 %",
@@ -148,6 +149,7 @@ def _sensitivity(
                 calm,
                 (best,),
                 _STABLE,
+                decided_by=(*DRIVEN_BY, *LEVEL),
             ),
         ),
         assumptions=(
@@ -159,7 +161,7 @@ def _sensitivity(
             *((also,) if also else ()),
             "The printed table has the values side by side; here each is a row.",
         ),
-        decided_by=(PROXIMAL, DECAY, WALK),
+        decided_by=DRIVEN_BY,
         seeds=5,
         cpu=RecipeScale(
             note="The CNN is as printed, with 40 rounds of 500 and one local epoch of five",

@@ -41,7 +41,7 @@ CLIPPED = Recipe(
         "Our question: end models are averaged as in Algorithm 1, and every local direction is clipped to "
         "norm 10 as in the authors' code, which averages walks.",
         *ASSUMED_DATA,
-        *ASSUMED_WORK,
+        *ASSUMED_WORK[:2],
         *ASSUMED_BETA,
         *ASSUMED_RULE,
     ),

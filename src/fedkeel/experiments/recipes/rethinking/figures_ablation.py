@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedkeel.experiments.recipes.claims import EXPOSURE, BetterColumn, Similar, SmallerDrop, better
+from fedkeel.experiments.recipes.claims import EXPOSURE, NOTHING, BetterColumn, Similar, SmallerDrop, better
 from fedkeel.experiments.recipes.recipe import Column, Line, Panel, PaperTable, Recipe, RecipeScale, Setup
 from fedkeel.experiments.recipes.rethinking.settings import (
     COMMON,
@@ -88,6 +88,7 @@ FIGURE11 = Recipe(
             _WITHOUT_REG,
             "FedAvg",
             "mean accuracy before the switch",
+            decided_by=(NOTHING,),
         ),
         Similar(
             "FedDyn w/o Reg→FedAvg ends like FedDyn (within 1.5 points)",

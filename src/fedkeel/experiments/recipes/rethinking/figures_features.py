@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from fedkeel.experiments.recipes.claims import EXPOSURE, BetterColumn, Between, Similar, better
+from fedkeel.experiments.recipes.claims import (
+    EXPOSURE,
+    LEVEL,
+    NOTHING,
+    BetterColumn,
+    Between,
+    Similar,
+    better,
+)
 from fedkeel.experiments.recipes.recipe import Column, Line, Panel, PaperTable, Recipe, RecipeScale
 from fedkeel.experiments.recipes.rethinking.settings import (
     COMMON,
@@ -48,11 +56,30 @@ FIGURE2 = Recipe(
         ),
     ),
     claims=(
-        better("Non-IID data give more feature clusters than IID data", _IID_ROW, _NON_IID_ROW),
+        better(
+            "Non-IID data give more feature clusters than IID data",
+            _IID_ROW,
+            _NON_IID_ROW,
+            decided_by=(NOTHING,),
+        ),
         better("FedDyn reduces the number of feature clusters", _FEDDYN_ROW, (_NON_IID_ROW, _IID_ROW)),
-        Between("FedAvg, Non-IID: 170–180 features", (_NON_IID_ROW,), "feature clusters", 170, 180),
-        Between("FedAvg, IID: 140–150 features", (_IID_ROW,), "feature clusters", 140, 150),
-        Between("FedDyn: 80–90 features", (_FEDDYN_ROW,), "feature clusters", 80, 90),
+        Between(
+            "FedAvg, Non-IID: 170–180 features",
+            (_NON_IID_ROW,),
+            "feature clusters",
+            170,
+            180,
+            decided_by=LEVEL,
+        ),
+        Between("FedAvg, IID: 140–150 features", (_IID_ROW,), "feature clusters", 140, 150, decided_by=LEVEL),
+        Between(
+            "FedDyn: 80–90 features",
+            (_FEDDYN_ROW,),
+            "feature clusters",
+            80,
+            90,
+            decided_by=(EXPOSURE, *LEVEL),
+        ),
     ),
     assumptions=(
         "The text prints ranges, 170–180, 140–150 and 80–90: they stand here as their middles ± 5.",
@@ -90,12 +117,14 @@ FIGURE3 = Recipe(
             _IID_ROW,
             _NON_IID_ROW,
             _LOCAL,
+            decided_by=(NOTHING,),
         ),
         better("FedDyn's local models keep more of them than FedAvg's", _FEDDYN_ROW, _NON_IID_ROW, _LOCAL),
         BetterColumn(
             "FedAvg's local models part from the current global model, yet the next one resembles it",
             (_NEXT, _LOCAL),
             (_NON_IID_ROW,),
+            decided_by=(NOTHING,),
         ),
         better(
             "FedDyn's global model changes more from round to round than FedAvg's",
@@ -157,6 +186,7 @@ FIGURE5 = Recipe(
             ("FedAvg",),
             2.0,
             (_RETAINED,),
+            decided_by=(NOTHING,),
         ),
         better("(b) FedDyn's next model keeps the fewest", ("FedAvg", *_OTHER_ROWS), TWO_STAGES, _RETAINED),
         BetterColumn(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedkeel.experiments.recipes.claims import EXPOSURE, Between, Similar, SmallerDrop, better
+from fedkeel.experiments.recipes.claims import EXPOSURE, NOTHING, Between, Similar, SmallerDrop, better
 from fedkeel.experiments.recipes.recipe import Column, Panel, PaperTable, Recipe, RecipeScale
 from fedkeel.experiments.recipes.rethinking.settings import (
     COMMON,
@@ -74,6 +74,7 @@ FIGURE1 = Recipe(
             ("FedAvg",),
             2.0,
             ("accuracy before the switch",),
+            decided_by=(NOTHING,),
         ),
         Similar(
             "FedNTD and MOON follow FedAvg: a cosine within 0.2 of its",
@@ -81,6 +82,7 @@ FIGURE1 = Recipe(
             ("FedAvg",),
             0.2,
             ("cosine",),
+            decided_by=(NOTHING,),
         ),
         better(
             "FedAvg has the highest diversity and cosine in the early rounds",

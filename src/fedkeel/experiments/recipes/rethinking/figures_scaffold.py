@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedkeel.experiments.recipes.claims import EXPOSURE, BetterColumn, better
+from fedkeel.experiments.recipes.claims import EXPOSURE, NOTHING, BetterColumn, better
 from fedkeel.experiments.recipes.recipe import Column, Panel, PaperTable, Recipe, RecipeScale
 from fedkeel.experiments.recipes.rethinking.settings import (
     COMMON,
@@ -74,6 +74,7 @@ FIGURE6 = Recipe(
             "SCAFFOLD",
             "SCAFFOLD→FedAvg",
             "final accuracy",
+            decided_by=(NOTHING,),
         ),
         better("FedDyn is one: FedDyn→FedAvg ends above FedDyn", TWO_STAGES, "FedDyn", "final accuracy"),
         *(
@@ -97,6 +98,7 @@ FIGURE6 = Recipe(
             ("diversity of c_i, late", "diversity of c_i, early"),
             ("SCAFFOLD",),
             by=-1.0,
+            decided_by=(NOTHING,),
         ),
     ),
     assumptions=(
