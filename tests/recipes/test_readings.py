@@ -23,7 +23,7 @@ from fedkeel.options import Execution
 READ = [recipe.read(reading) for recipe in all_recipes().values() for reading in recipe.readings]
 # Settings that change no number, and those that a study brings along; what else differs must be named.
 FREE = {*Execution.model_fields, "method", "seed", "target", "evaluate_on", "eval_every", "probes"}
-FREE |= {"faults", "on_client_error", "data.held_out", "data.validation", "model.init"}
+FREE |= {"on_client_error", "data.validation"}
 ALWAYS = ("work.clip", "sampling", "weighting")  # named even where they are the library's defaults
 DEFAULTS = Experiment().table()
 
@@ -81,6 +81,28 @@ def test_every_setting_that_is_not_printed_stands_in_the_assumptions(recipe: Rec
     if recipe.paper == "ours":
         pytest.skip("a question of ours: its settings are no assumption about a paper")
     assert unnamed(recipe) == set()
+
+
+@pytest.mark.parametrize("recipe", READ, ids=lambda recipe: f"{recipe.name}-{recipe.reading}")
+def test_no_assumption_contradicts_the_settings(recipe: Recipe) -> None:
+    clipped = [setup.settings.get("work.clip") for setup in recipe.setups.values() if setup.settings]
+    if any(clipped):
+        assert not [one for one in recipe.assumptions if "no clipping" in one.lower()]
+    betas = [one for one in recipe.assumptions if "Relaxed.beta" in getattr(one, "covers", ())]
+    assert len(betas) <= 1, betas
+
+
+def test_each_baseline_is_clipped_as_its_own_authors_code_clips_it() -> None:
+    setup = find_recipe("fedsagd/table2").read(AUTHORS).setups["cifar10"]
+    whole = {row for row in setup.lines if setup.line(row).settings.get("work.clip_on") == "corrected"}
+    assert whole == {"FedProx", "FedACG", "FedSAGD(ours)"}
+    assert setup.settings["work.clip_on"] == "direction"
+
+
+@pytest.mark.parametrize("name", ["fedsagd/table2", "rethinking/table1"])
+def test_the_authors_reading_keeps_what_is_said_of_the_split_and_the_pictures(name: str) -> None:
+    printed, authors = (named(find_recipe(name).read(reading)) for reading in (PRINTED, AUTHORS))
+    assert printed <= authors
 
 
 def test_a_setting_that_nobody_named_would_be_seen() -> None:

@@ -66,8 +66,11 @@ _ASSUMED = (
     "The model of CIFAR-100 is the CNN, as A.4 says.",
     "The three panels have no titles in our copy of the paper: they are taken to be EMNIST, CIFAR-10 and "
     "CIFAR-100, the data that A.4 names.",
-    "Five clients are held out, to take the place of others; the mean over five replaced clients is shown. "
-    "The paper does not say how many there were.",
+    Assumption(
+        "Five clients are held out, to take the place of others; the mean over five replaced clients is "
+        "shown. The paper does not say how many there were.",
+        "data.held_out",
+    ),
 )
 _CPU = RecipeScale(
     note=f"{printed.MNIST_NOTE}, 150 rounds of 2,000 with five times FedDyn's α, three replaced "

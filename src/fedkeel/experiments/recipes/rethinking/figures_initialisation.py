@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from fedkeel.experiments.recipes.claims import EXPOSURE, BetterColumn, Similar, SmallerDrop, better
-from fedkeel.experiments.recipes.recipe import Column, Line, Panel, PaperTable, Recipe, RecipeScale, Setup
+from fedkeel.experiments.recipes.recipe import (
+    Assumption,
+    Column,
+    Line,
+    Panel,
+    PaperTable,
+    Recipe,
+    RecipeScale,
+    Setup,
+)
 from fedkeel.experiments.recipes.rethinking.settings import (
     COMMON,
     CPU_DEVICE,
@@ -99,9 +108,12 @@ FIGURE7 = Recipe(
         ),
     ),
     assumptions=(
-        "The public data is ImageNet-1k, down-sampled, for five epochs. There is no loader of it: "
-        "Tiny-ImageNet, 200 of its classes at 64×64 pixels, stands in for it, with SGD of rate 0.1 and "
-        "batch 50; the last layer starts anew.",
+        Assumption(
+            "The public data is ImageNet-1k, down-sampled, for five epochs. There is no loader of it: "
+            "Tiny-ImageNet, 200 of its classes at 64×64 pixels, stands in for it, with SGD of rate 0.1 and "
+            "batch 50; the last layer starts anew.",
+            "model.init",
+        ),
         "Clients and participation are not said: 10 % of 100 clients, as in Table 5, so that FedAvg and "
         "FedDyn→FedAvg are the runs of Table 1.",
         NOT_SAID_SPLIT.format("(a) and (b) are taken to be Non-IID"),

@@ -83,6 +83,7 @@ FIGURE6 = Recipe(
                 f"{method}→FedAvg",
                 method,
                 "train loss after the switch",
+                decided_by=(EXPOSURE,) if method == "FedDyn" else (NOTHING,),
             )
             for method in ("FedDyn", "SCAFFOLD")
         ),
