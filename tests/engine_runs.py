@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from variants import VARIANTS
 
 import fedkeel as fk
 from fedkeel.records import leaves
@@ -18,6 +19,7 @@ from fedkeel.running.session import Session
 WORK = fk.Work(epochs=1, batch_size=4, lr=0.05)
 METHODS = [
     *fk.METHODS,
+    *VARIANTS,
     lambda: fk.relaxed(fk.SCAFFOLD(), beta=0.1),
     lambda: fk.sharp(fk.FedDyn(), rho=0.05),
     lambda: fk.stages((fk.FedDyn(), 1), fk.FedAvg()),

@@ -11,6 +11,7 @@ import pytest
 import torch
 from problems import play, quadratic, tiny_net
 from selecting import one_in, slow
+from variants import VARIANTS
 
 import fedkeel as fk
 from fedkeel.records import leaves
@@ -52,14 +53,22 @@ TABLE = {
     "FedInit": Traits(1, 1, 1),
     "MoFedSAM": Traits(2, 1, 0, gradients=2, adamw=False),
     "FedGamma": Traits(2, 2, 1, gradients=2, adamw=False),
+    "SCAFFOLD(by_size=True)": Traits(2, 2, 1, adamw=False),
+    "FedDyn(alpha=1.0, by_size=True)": Traits(1, 1, 1),
+    "FedDyn(alpha=1.0, last_models=True)": Traits(1, 2, 2),
+    "FedSpeed(alpha=1.0, rho=0.01, correction='all')": Traits(1, 1, 1, gradients=2),
+    "FedAdam(lr=0.02, v0=0.0, bias_correction=True)": Traits(1, 1, 0),
+    "FedLNAG(damped=True)": Traits(2, 2, 0, adamw=False, momentum=False),
+    "FedNova(mu=0.3)": Traits(1, 1, 0, adamw=False),
 }
-ALL = pytest.mark.parametrize("make", fk.METHODS, ids=lambda make: make.__name__)
+MAKERS = [*fk.METHODS, *VARIANTS]
+ALL = pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
 WORK = fk.Work(epochs=1, batch_size=3, lr=0.05, weight_decay=0.01)
 SIZES = [3, 8, 5, 11, 4]
 
 
 def test_every_method_has_a_row() -> None:
-    assert set(TABLE) == {make.__name__ for make in fk.METHODS}
+    assert set(TABLE) == {make.__name__ for make in MAKERS}
 
 
 def vectors(record: Any, d: int) -> int:
@@ -144,7 +153,7 @@ def test_the_given_model_and_global_randomness_are_untouched(make: Any) -> None:
         assert now.grad is None
 
 
-@pytest.mark.parametrize("make", one_in(4, fk.METHODS), ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", one_in(4, MAKERS), ids=lambda make: make.__name__)
 @pytest.mark.parametrize("wrap", [lambda m: m, *slow(lambda m: fk.relaxed(m, 0.1))], ids=["plain", "relaxed"])
 def test_survives_a_checkpoint(make: Any, wrap: Any, tmp_path: Path) -> None:
     algorithm = make()

@@ -42,6 +42,18 @@ def test_a_clip_of_the_corrected_direction_does_not_drag_the_model_to_zero_and_o
     assert abs(kept[-1] / kept[0] - 1) < 0.5
 
 
+def test_the_warning_counts_the_smallest_client_s_pull_where_it_goes_by_size():
+    """α/w_i of one sample beside twenty: sixteen times as strong as of the mean client."""
+    problem, work = tiny_net([1, 20, 20, 20, 20]), fk.Work(steps=1, lr=1e-3, clip_on="direction")
+    size = float(np.linalg.norm(problem.x0))
+    options = {"rounds": 1, "cohort": 1, "work": dataclasses.replace(work, clip=3 * size)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        play(problem, fk.FedDyn(1.0), **options)
+    with pytest.warns(UserWarning, match=r"by_size=True\) pulls by 16\.2"):
+        play(problem, fk.FedDyn(1.0, by_size=True), **options)
+
+
 @pytest.mark.parametrize("nesterov", [False, True])
 @pytest.mark.parametrize("engine", ["serial", "stacked-uncompiled"])
 def test_local_momentum_is_that_of_a_new_torch_optimizer_in_every_round(nesterov, engine):

@@ -163,7 +163,12 @@ class DropsShareOfH(fk.FedDyn):
 
 @method
 class UnsquaredProx(fk.FedProx):
-    """The norm in the proximal term is not squared: (μ/2)·‖y − x‖, a pull of length μ/2 at any distance."""
+    """The norm in the proximal term is not squared, tensor by tensor: (μ/2)·Σ‖y_t − x_t‖ over the tensors.
+
+    The pull on each tensor has length μ/2 at any distance.
+    """
+
+    TENSORS = (15, 5, 20, 4)  # of tiny_net
 
     class Sent(NamedTuple):
         x: Vector
@@ -172,7 +177,8 @@ class UnsquaredProx(fk.FedProx):
         return Plan(start=down.x, objective=Objective(self.distance, self.Sent(down.x)))
 
     def distance(self, forward: Any, y: Vector, batch: tuple[Tensor, Tensor], context: Any) -> Tensor:
-        return self.mu / 2 * torch.linalg.vector_norm(y - context.x)
+        moved = (y - context.x).split(self.TENSORS, dim=-1)
+        return self.mu / 2 * sum(torch.linalg.vector_norm(part) for part in moved)
 
 
 @method
@@ -246,10 +252,14 @@ class DividedSteps(fk.SCAFFOLD):
         return super().finish(walk._replace(length=walk.length / walk.steps * steps), down, client, facts)
 
 
-def test_the_pull_of_the_unsquared_norm_has_the_length_mu_over_two() -> None:
-    x, y = torch.zeros(4, dtype=torch.float64), torch.arange(4.0, dtype=torch.float64).requires_grad_()
+def test_the_pull_of_the_unsquared_norm_has_the_length_mu_over_two_in_each_tensor() -> None:
+    sizes = [tensor.numel() for tensor in tiny_net([3]).task.model.parameters()]
+    assert sizes == list(UnsquaredProx.TENSORS)
+    x = torch.zeros(sum(sizes), dtype=torch.float64)
+    y = torch.arange(1.0, 1 + sum(sizes), dtype=torch.float64).requires_grad_()
     (pull,) = torch.autograd.grad(UnsquaredProx(0.3).distance(None, y, (x, x), UnsquaredProx.Sent(x)), y)
-    torch.testing.assert_close(pull, 0.15 * y.detach() / y.detach().norm())
+    for part, moved in zip(pull.split(sizes), y.detach().split(sizes), strict=True):
+        torch.testing.assert_close(part, 0.15 * moved / moved.norm())
 
 
 def buffers_after_a_round() -> tuple[Tensor, Tensor]:

@@ -308,6 +308,8 @@ REFUSED: dict[str, tuple[Any, dict[str, Any]]] = {
         lambda: private(fk.FedNova()),
         {"work": fk.Work(epochs=1, batch_size=3, lr=0.1)},
     ),
+    "it reads a client's size (facts)": (lambda: private(fk.SCAFFOLD(by_size=True)), {}),
+    "by_size=True), beta=0.1": (lambda: private(fk.relaxed(fk.FedDyn(by_size=True), 0.1)), {}),
     "training changes the model's buffer '1.running_mean'": (private, {"task": norm_net(), "work": BY_TWO}),
     "private(private(…)): give one clip and one noise": (lambda: private(private()), {}),
     "on_divergence = 'rollback' plays rounds again by what was measured on clients' data": (

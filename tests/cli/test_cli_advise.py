@@ -106,6 +106,20 @@ def test_json_is_all_that_is_on_stdout_and_feeds_bounds(fedkeel):
 
 
 @pytest.mark.slow
+def test_fedsagd_s_own_momentum_and_rate_are_taken_and_what_no_theorem_covers_is_said(fedkeel):
+    line = [*QUICK, "--method", "fedsagd(beta=0.5, lam=0.1, lr=0.25)", "--momentum", "0.9", "--clip", "5"]
+    found = json.loads(fedkeel(*line, "--json").stdout)
+    assert [found["run"][name] for name in ("momentum", "lam", "eta_g")] == [0.5, 0.1, 0.25]
+    told = " ".join(found["caveats"])
+    assert "No theorem here covers local momentum (0.9) or clipping to norm 5.0" in told
+    Path("advice.json").write_text(json.dumps(found))
+    constants = json.loads(fedkeel("bounds", "stability", "--advice", "advice.json", "--json").stdout)[
+        "constants"
+    ]
+    assert (constants["momentum"], constants["lam"]) == (0.5, 0.1)
+
+
+@pytest.mark.slow
 def test_no_noise_and_full_participation_are_plain_answers(fedkeel):
     page = fedkeel(*QUICK, "--set", "work.batch_size=all", "--set", "cohort=6", "--beta", "0.05").stdout
     assert "every step takes all of a client's data: no noise" in page

@@ -96,5 +96,30 @@ def test_theorem_12_asks_for_the_largest_distance_of_a_sample_s_gradient(fedkeel
     told = fedkeel("bounds", "fedinit-12", "--constant", "sigma_l2=4", code=2)
     assert "give also --constant sample_spread=…, the largest distance of a sample's gradient" in told.stderr
     given = ["bounds", "fedinit-12", "--constant", "sample_spread=3", "--json", "--constant"]
-    one, other = (json.loads(fedkeel(*given, f"sigma_l2={noise}").stdout)["curves"] for noise in (1, 4))
+    told = [json.loads(fedkeel(*given, f"sigma_l2={noise}").stdout)["curves"] for noise in (1, 4)]
+    (one, printed), (other, _) = told
     assert one == other  # σ_l is not among what it takes
+    assert printed["form"] == "as_printed"  # which has σ_l, and is no bound
+
+
+def test_theorem_12_as_printed_has_the_paper_s_average_and_says_that_it_is_violated(fedkeel):
+    line = ["bounds", "fedinit-12", "--values", "3000", "--constant", "sigma_l2=1", "--constant"]
+    told = fedkeel(*line, "sample_spread=2").stdout
+    assert "(0.1095)" in told
+    assert "σ_l ≥ sample_spread" in told
+
+
+def test_constants_of_an_older_file_ask_for_what_it_lacks(fedkeel, tmp_path):
+    names = ("L", "sigma_l2", "sigma_g2", "L_G", "U", "mu", "tau1", "tau2", "a", "b", "alpha", "beta", "D")
+    table = {
+        "run": dict.fromkeys(("T", "K", "N", "C", "S", "B", "beta", "eta_g", "eta_l", "epsilon", "theta"), 1),
+        "constants": {
+            name: {"value": 1, "high": 1} for name in (*names, "interpolation_a", "interpolation_b")
+        },
+        "losses": [[0, 2.0]],
+    }
+    file = tmp_path / "older.json"
+    file.write_text(json.dumps(table))
+    assert fedkeel("bounds", "stability", "--advice", file).exit_code == 0
+    told = fedkeel("bounds", "fedinit-12", "--advice", file, code=2).stderr
+    assert "give also --constant sample_spread=…" in told

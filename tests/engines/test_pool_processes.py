@@ -19,6 +19,7 @@ from problems import session_of, settings_of
 from selecting import one_in
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+from variants import SHAPED_WORK
 
 import fedkeel as fk
 from fedkeel.engines.jobs import job as jobs
@@ -166,6 +167,11 @@ def test_every_method_equals_serial_to_the_bit(method, shared):
 @pytest.mark.parametrize("options", [{"cohort": 1}, {"cohort": 5}, {"cohort": 24, "weighting": "samples"}])
 def test_every_cohort_size_and_weighting_equals_serial(options, shared):
     assert_equal(play(shared, fk.SCAFFOLD(), **options), play("serial", fk.SCAFFOLD(), **options))
+
+
+def test_momentum_rates_within_a_round_and_clipping_equal_serial():
+    ends = [play(engine, fk.SCAFFOLD(), work=SHAPED_WORK) for engine in ("processes", "serial")]
+    assert_equal(*ends)
 
 
 def test_convolutions_equal_serial():

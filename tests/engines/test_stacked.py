@@ -13,6 +13,7 @@ from problems import half_square, quadratic, tiny_net
 from selecting import slow
 from stacked_runs import EQUAL, RAGGED, WORK, both, distance, pictures, run
 from torch import Tensor, nn
+from variants import VARIANTS
 
 import fedkeel as fk
 from fedkeel.engines.stacked import Stacked, engine, ragged
@@ -58,6 +59,7 @@ def cases() -> Iterator[Any]:
                 or (plugin, setting) == ("plain", hardest)
             ):
                 yield from slow((method, plugin, setting))
+    yield from slow(*((variant, "plain", hardest) for variant in VARIANTS))
 
 
 @pytest.mark.filterwarnings("ignore:clip_on = 'direction'")

@@ -11,6 +11,7 @@ import torch
 from engine_runs import METHODS, WORK, assert_equal, clients, jitter, net
 from problems import session_of, settings_of, tiny_net
 from torch import Tensor, nn
+from variants import SHAPED_WORK
 
 import fedkeel as fk
 from fedkeel.engines.jobs import engine as job_engine
@@ -66,6 +67,11 @@ def test_every_cohort_size_and_weighting_equals_serial(nodes, shared, options):
     dtype, engine = shared
     found = play(nodes, engine, fk.SCAFFOLD(), dtype=dtype, **options)
     assert_equal(found, play(nodes, "serial", fk.SCAFFOLD(), dtype=dtype, **options))
+
+
+def test_momentum_rates_within_a_round_and_clipping_equal_serial(nodes):
+    ends = [play(nodes, engine, fk.SCAFFOLD(), work=SHAPED_WORK) for engine in ("ray", "serial")]
+    assert_equal(*ends)
 
 
 @pytest.mark.parametrize("method", [fk.SCAFFOLD(), fk.stages((fk.FedDyn(), 1), fk.FedAvg())], ids=repr)

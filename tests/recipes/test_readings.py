@@ -160,6 +160,13 @@ def test_stability_on_emnist_has_the_rates_of_a_3() -> None:
     assert setup.settings["work.lr"] == 0.001
 
 
+@pytest.mark.parametrize("scale", ["cpu", "smoke", "paper"])
+def test_show_compares_any_scale_with_the_paper(scale: str) -> None:
+    done = CliRunner().invoke(app, ["recipes", "show", "fedinit/figure2a", "--scale", scale])
+    assert done.exit_code == 0
+    assert f"Similarity numbers, the paper's and those of scale {scale}" in done.output
+
+
 @pytest.mark.parametrize(("reading", "words"), [(PRINTED, "No clipping"), (AUTHORS, "clipped to norm 10")])
 def test_show_lists_the_assumptions_of_a_reading(reading: str, words: str) -> None:
     done = CliRunner().invoke(app, ["recipes", "show", "fedinit/figure2a", "--reading", reading])

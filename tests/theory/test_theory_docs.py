@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from fedkeel.cli import app
@@ -23,6 +24,15 @@ def test_the_table_of_bounds_is_the_commands(monkeypatch):
     (shown,) = re.findall(r"```\n(fedinit-1: .*?)\n```", PAGE, re.DOTALL)
     told = CliRunner().invoke(app, ["bounds", "fedinit-1", "--over", "beta", "--constant", "C=10"]).stdout
     assert [line.rstrip() for line in told.strip().splitlines()] == shown.splitlines()
+
+
+@pytest.mark.parametrize(
+    "name", ["Theorem 4", "Remarks 3 and 5", "Remark 8", "Remark 13", "Remark 18", "R_β", "L²", "poster"]
+)
+def test_the_list_of_repairs_has_every_statement_that_does_not_follow(name):
+    listed = PAGE.partition("## What was repaired")[2].partition("\n## ")[0]
+    rows = [line for line in listed.splitlines() if line.startswith("| ")]
+    assert any(name in row for row in rows), name
 
 
 def test_every_command_on_the_page_names_its_options():

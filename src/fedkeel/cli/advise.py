@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -21,6 +21,7 @@ from fedkeel.jsonfiles import parse_object, unsealed
 if TYPE_CHECKING:
     from fedkeel.studies.constants import Findings
     from fedkeel.theory.advice import AdviceInputs
+    from fedkeel.work import Work
 
 _EXAMPLES = """[bold]Examples[/]
 
@@ -155,7 +156,8 @@ def _inputs(
     from fedkeel.theory.advice import AdviceInputs  # noqa: PLC0415
     from fedkeel.theory.beyond_smoothness import Steps  # noqa: PLC0415
 
-    server, relaxation = _parameters(experiment, found.cohort / found.clients)
+    own = _parameters(experiment, found.cohort / found.clients)
+    server, relaxation = own.server_rate, own.relaxation
     chosen = relaxation if beta is None else beta
     inter = (found["interpolation_a"], found["interpolation_b"])
     usable = all(math.isfinite(x) and x > 0 for x in inter)
@@ -183,6 +185,9 @@ def _inputs(
             sample_gradient=found["sample_gradient"],
             sample_spread=found["sample_spread"],
             dyn_alpha=alpha,
+            uncovered=_uncovered(experiment.work),
+            momentum=own.momentum,
+            lam=own.lam,
         )
     except ValueError as problem:
         raise ConfigError(f"the theorems cannot take these constants: {problem}") from None
@@ -195,9 +200,28 @@ def _largest_dropped(found: Findings, relaxation: float | None) -> float | None:
     return max(relaxation * along for along in found.along_each)
 
 
-def _parameters(experiment: Experiment, share: float) -> tuple[float, float | None]:
-    """Return the server's step of FedAvg-like methods, and the largest β where the method is relaxed."""
-    from fedkeel.methods import SCAFFOLD, Adaptive, FedAvg, Relaxed  # noqa: PLC0415
+def _uncovered(work: Work) -> tuple[str, ...]:
+    """Return what local steps have that no theorem covers."""
+    found = {
+        f"local momentum ({work.momentum:g})": work.momentum > 0,
+        f"clipping to norm {work.clip}": work.clip is not None,
+        str(work.optimizer): work.optimizer is not None,
+    }
+    return tuple(name for name, there in found.items() if there)
+
+
+class _MethodParameters(NamedTuple):
+    """What theorems take of a method: server step, largest β of a relaxed start, FedSAGD's β and λ."""
+
+    server_rate: float
+    relaxation: float | None
+    momentum: float
+    lam: float
+
+
+def _parameters(experiment: Experiment, share: float) -> _MethodParameters:
+    """Return the parameters of the first stage; FedSAGD's are its defaults where the method is another."""
+    from fedkeel.methods import SCAFFOLD, Adaptive, FedAvg, FedSAGD, Relaxed  # noqa: PLC0415
     from fedkeel.methods.stages import as_stages  # noqa: PLC0415
 
     method = as_stages(experiment.algorithm()).fixed(experiment.rounds).parts[0].method
@@ -208,4 +232,6 @@ def _parameters(experiment: Experiment, share: float) -> tuple[float, float | No
         else:
             beta = method.beta if isinstance(method.beta, float) else method.beta.beta
         method = method.inner
-    return (method.lr if isinstance(method, FedAvg | SCAFFOLD) else 1.0), beta
+    sagd = method if isinstance(method, FedSAGD) else FedSAGD()
+    rate = method.lr if isinstance(method, FedAvg | SCAFFOLD | FedSAGD) else 1.0
+    return _MethodParameters(rate, beta, sagd.beta, sagd.lam)

@@ -60,7 +60,7 @@ def as_json_value(page: AdvicePage) -> dict[str, Any]:
         "run": {
             **{
                 key: getattr(inputs, key)
-                for key in ("K", "N", "C", "S", "B", "T", "eta_l", "eta_g", "beta", "epsilon")
+                for key in (*"KNCSBT", "eta_l", "eta_g", "beta", "epsilon", "momentum", "lam")
             },
             "theta": inputs.theta,
         },

@@ -175,11 +175,12 @@ def _from_advice(file: Path) -> dict[str, float]:
         numbers = {
             name: run[name] for name in ("T", "K", "N", "C", "S", "B", "beta", "eta_g", "epsilon", "theta")
         }
+        numbers |= {name: run.get(name) for name in ("momentum", "lam")}  # older files lack them
         numbers |= {
             name: found[name] for name in ("L", "sigma_l2", "sigma_g2", "L_G", "U", "mu", "tau1", "tau2")
         }
-        numbers["sample_spread"] = found["sample_spread"]
-        numbers["L_G"] = max(found["L_G"], found["sample_gradient"] or 0.0)  # Theorems 12 and 15 take it
+        numbers["sample_spread"] = found.get("sample_spread")
+        numbers["L_G"] = max(found["L_G"], found.get("sample_gradient") or 0.0)  # Theorems 12 and 15 take it
         numbers["D"] = table["constants"]["D"]["high"]
         numbers |= {f"semi_{name}": found[name] for name in ("a", "b", "alpha", "beta")}
         numbers |= {"a": found["interpolation_a"], "b": found["interpolation_b"]}

@@ -83,6 +83,7 @@ On = Annotated[
 Parallel = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="Runs at a time; by default one per core.")
 ]
+ScaleName = Literal["paper", "cpu", "smoke"]
 Reading = Annotated[
     Literal["printed", "authors"],
     typer.Option(

@@ -84,6 +84,7 @@ def recipes(context: typer.Context, as_json: opt.Json = False) -> None:
 def show(
     name: Annotated[str, typer.Argument(help="Recipe, as fedsagd/table2.")],
     reading: opt.Reading = PRINTED,
+    scale: Annotated[opt.ScaleName, typer.Option(help="Scale whose similarity numbers are shown.")] = "cpu",
     as_json: opt.Json = False,
 ) -> None:
     """Show one recipe: settings, the paper's table, claims, assumptions, scales, similarity numbers."""
@@ -112,27 +113,31 @@ def show(
         lines.append(f"  decided by: {why_decisive(claim, recipe)}")
     lines += ["", "Assumptions", "", *(f"- {text}" for text in recipe.assumptions), "", "Scales", ""]
     for scale_name in (PAPER, CPU, SMOKE):
-        scale = recipe.scale(scale_name)
+        one = recipe.scale(scale_name)
         found = _needs(recipe, scale_name)
         missing = "".join(f"; missing: {what}" for what in found["missing"])
-        needed = f"{_shown_needs(found)}, {scale.seeds} seeds{missing}"
-        lines.append(f"- {scale_name}: {needed}: {scale.note}")
-    lines += ["", *_similarity(recipe)]
+        needed = f"{_shown_needs(found)}, {one.seeds} seeds{missing}"
+        lines.append(f"- {scale_name}: {needed}: {one.note}")
+    lines += ["", *_similarity(recipe, scale)]
     console().print("\n".join(lines), markup=False, soft_wrap=True)
 
 
-def _similarity(recipe: Recipe) -> list[str]:
-    """Return how like the paper's experiment the scale cpu is."""
+def _similarity(recipe: Recipe, scale: str) -> list[str]:
+    """Return how like the paper's experiment a scale is."""
     from fedkeel.experiments.reproduce.outcome import (  # noqa: PLC0415  heavy
         SIMILARITY_HEADINGS,
         similarity_rows,
     )
     from fedkeel.experiments.reproduce.similarity import compare_all  # noqa: PLC0415
 
-    rows = similarity_rows(compare_all(recipe, recipe.scale(CPU)))
+    rows = similarity_rows(compare_all(recipe, recipe.scale(scale)))
     if not rows:
         return ["Similarity numbers: nothing is trained"]
-    return ["Similarity numbers, the paper's and those of scale cpu", "", as_lines(SIMILARITY_HEADINGS, rows)]
+    return [
+        f"Similarity numbers, the paper's and those of scale {scale}",
+        "",
+        as_lines(SIMILARITY_HEADINGS, rows),
+    ]
 
 
 def _needs(recipe: Recipe, scale_name: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.live import Live
@@ -45,8 +45,6 @@ fedkeel reproduce fedinit/table4 --scale paper --on ray --address head:6379 --ou
 Run the same line again to go on: finished runs are not repeated, and recipes that need the same runs share
 them."""
 
-ScaleName = Literal["paper", "cpu", "smoke"]
-
 
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
@@ -56,7 +54,7 @@ def register(app: typer.Typer) -> None:
 def reproduce(
     name: Annotated[str, typer.Argument(help="Recipe, as fedsagd/table2; `fedkeel recipes` lists them.")],
     scale: Annotated[
-        ScaleName,
+        opt.ScaleName,
         typer.Option(help="paper: as printed; cpu: an hour or two on two cores; smoke: seconds."),
     ] = "cpu",
     reading: opt.Reading = PRINTED,

@@ -264,7 +264,10 @@ class _Reader(NamedTuple):
         if function is None:
             start = self.position(name)
             word = self.text[start : start + len(name.id)]
-            raise self.problem(name, f"there is no {self.kind} {word!r}; {did_you_mean(word, self.names)}")
+            hint = did_you_mean(word, self.names)
+            if name.col_offset:  # inside of a call: a text may be meant
+                hint += f"; a text as a value stands in quotes: '{word}'"
+            raise self.problem(name, f"there is no {self.kind} {word!r}; {hint}")
         takes = inspect.signature(function).parameters
         if len(args) > len(takes) and not any(p.kind is p.VAR_POSITIONAL for p in takes.values()):
             listed = f" ({', '.join(takes)})" if takes else ""

@@ -307,9 +307,10 @@ def _asked_of_walk(method: Algorithm, x: Vector) -> str | None:
     return asked[0] if asked else None
 
 
-def _first_plan(method: Algorithm, x: Vector) -> Plan:
-    """Return what a method plans for a client in the first round."""
-    return method.plan(method.broadcast(method.init(x)), method.enlist(x), Facts.of(1, 1.0, x))
+def _first_plan(method: Algorithm, x: Vector, facts: Facts | None = None) -> Plan:
+    """Return what a method plans for a client in the first round; by default for one of mean size."""
+    facts = Facts.of(1, 1.0, x) if facts is None else facts
+    return method.plan(method.broadcast(method.init(x)), method.enlist(x), facts)
 
 
 def check_momentum(settings: RunSettings, oracle: Oracle) -> None:
@@ -330,9 +331,11 @@ def warn_of_dragging(settings: RunSettings, oracle: Oracle) -> None:
     work, x = settings.work, oracle.point
     if work.clip is None or work.clip_on != "direction":
         return
-    size = float(norm(x))
+    federation, size = settings.federation, float(norm(x))
+    sizes = [federation.size(client) for client in range(len(federation))]
+    facts = Facts.of([min(sizes), max(sizes)], federation.mean_size, x)  # a pull by size is largest at an end
     for method, _ in settings.played_stages.parts:
-        pull = float(torch.as_tensor(_first_plan(method, x).pull).max())
+        pull = float(torch.as_tensor(_first_plan(method, x, facts).pull).max())
         if pull * size > work.clip:
             warnings.warn(
                 f"clip_on = 'direction': {method!r} pulls by {pull:g}, and the model has norm {size:.3g}: "

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-from fedkeel.algorithm import Algorithm
+from fedkeel.algorithm import Algorithm, Facts, Sharp, Walk
 from fedkeel.engines.outcome import upload_shapes
 from fedkeel.engines.sizing import first_batch
 from fedkeel.engines.stacked.stackable import moved_buffers
@@ -15,7 +16,7 @@ from fedkeel.privacy import Mechanism, divergences
 from fedkeel.probes.privacy import PrivacyBudget
 from fedkeel.reducers import Mean
 from fedkeel.settings import RunSettings
-from fedkeel.vector import Vector
+from fedkeel.vector import Vector, scalar_like
 
 
 def privacy_probes(settings: RunSettings) -> tuple[PrivacyBudget, ...]:
@@ -48,6 +49,12 @@ def check_privacy(settings: RunSettings, oracle: Oracle) -> None:
             "which is sent as it is: use layers without such, as GroupNorm in place of BatchNorm"
         )
     for one in privates:
+        if _reads_facts(one.inner, oracle.point):
+            raise ConfigError(
+                f"{one!r}: it reads a client's size (facts), which counts against the mean of all clients: "
+                "one client of another size would change what every client sends, and ε would not hold: "
+                "choose a method that does not weigh by size (by_size=False)"
+            )
         if settings.work.steps is None and _sends_lengths(one, oracle.point):
             raise ConfigError(
                 f"{one!r}: it sends the sum of a walk's rates, which tells how many samples a client has: "
@@ -97,6 +104,33 @@ def _inside(method: Algorithm) -> Iterator[Algorithm]:
     while isinstance(inner := getattr(method, "inner", None), Algorithm):
         yield inner
         method = inner
+
+
+def _reads_facts(method: Algorithm, x: Vector) -> bool:
+    """Tell whether a method looks at what is known of a client besides its state."""
+    read = list[str]()
+
+    class Noted(Facts):
+        """Facts that note whether they are read."""
+
+        def __getattribute__(self, name: str) -> Any:
+            read.append(name)
+            return super().__getattribute__(name)
+
+        def __iter__(self) -> Iterator[Any]:
+            read.append("all of them")
+            return super().__iter__()
+
+        def __getitem__(self, index: Any) -> Any:
+            read.append("one of them")
+            return super().__getitem__(index)
+
+    one = scalar_like(x, 1.0)
+    facts, down, memory = Noted(one, one), method.broadcast(method.init(x)), method.enlist(x)
+    plan = method.plan(down, memory, facts)
+    dual = plan.sharp.dual if isinstance(plan.sharp, Sharp) else None
+    method.finish(Walk(plan.start, plan.start, one, one, None, dual, x), down, memory, facts)
+    return bool(read)
 
 
 def _sends_lengths(method: Algorithm, x: Vector) -> bool:

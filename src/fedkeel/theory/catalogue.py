@@ -20,8 +20,8 @@ class BoundParameters:
     """All that some bound depends on; the defaults are a small run within most theorems' conditions.
 
     ``a``, ``b`` are FedInit's interpolation constants; those of Beyond smoothness begin with ``semi_``.
-    ``mu`` is the Polyak-Łojasiewicz constant, ``theta`` FedSAGD's Θ and ``momentum`` its β, ``c`` the
-    rate of η = c/t, ``beta`` that of relaxed initialisation.
+    ``mu`` is the Polyak-Łojasiewicz constant, ``theta`` FedSAGD's Θ, ``momentum`` its β and ``lam`` its λ,
+    ``c`` the rate of η = c/t, ``beta`` that of relaxed initialisation.
     ``sample_spread`` is the largest distance of a sample's gradient from its client's mean (at most 2·L_G),
     ``B`` the samples of a local step.
     """
@@ -48,6 +48,7 @@ class BoundParameters:
     U: float = 5.0
     theta: float = 2.0
     momentum: float = 0.9
+    lam: float = 0.01
     epsilon: float = 0.5
     gap_0: float = 2.0
     semi_a: float = 0.0
@@ -113,9 +114,14 @@ def _theorem_4(k: BoundParameters, form: Form) -> Bound:
 
 
 def _theorem_12(k: BoundParameters, form: Form) -> Bound:
-    bound = fi.theorem_12(k.sampling, beta=k.beta, L=k.L, U=k.U, sample_spread=k.sample_spread, form=form)
+    """The printed form has σ_l, as the paper has it; a condition says where that is too small."""
     deviation = math.sqrt(max(k.sigma_l2, 0.0))
+    spread = deviation if form == "as_printed" else k.sample_spread
+    bound = fi.theorem_12(k.sampling, beta=k.beta, L=k.L, U=k.U, sample_spread=spread, form=form)
     largest = at_least("sample_spread ≥ σ_l", k.sample_spread, deviation, "a largest distance is no average")
+    if form == "as_printed":
+        why = "σ_l, an average, does not bound a sample's gradient"
+        largest = at_least("σ_l ≥ sample_spread", deviation, k.sample_spread, why)
     return replace(bound, conditions=(*bound.conditions, largest))
 
 
@@ -133,7 +139,7 @@ def _theorem_17(k: BoundParameters, form: Form) -> Bound:
 
 def _theorem_4_1(k: BoundParameters, form: Form) -> Bound:
     steps = fs.AcceleratedSteps(
-        K=k.K, eta_l=k.eta, eta=k.eta_g, s=k.N, m=k.C, beta=k.momentum, lam=0.01, L=k.L
+        K=k.K, eta_l=k.eta, eta=k.eta_g, s=k.N, m=k.C, beta=k.momentum, lam=k.lam, L=k.L
     )
     return fs.theorem_4_1(steps, T=k.T, D_0=k.D, sigma_l2=k.sigma_l2, sigma_g2=k.sigma_g2, form=form)
 

@@ -140,7 +140,7 @@ def _steps(s: ProblemSettings, found: Findings) -> bs.Steps:
     """Return the steps with few rounds to the target that Theorem 4.7 allows."""
     prospect = best_steps(
         AdviceInputs(
-            **{name: found[name] for name in ("L", "L_G", "sigma_l2", "sigma_g2", "Phi", "D", "U")},
+            **{name: found[name] for name in ("L", "L_G", "sigma_l2", "sigma_g2", "Phi", "D", "U")},  # type: ignore[arg-type]
             gap_0=found.start_loss,
             semi=found.fit.constants,
             semi_here=None,

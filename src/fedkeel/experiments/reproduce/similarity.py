@@ -44,6 +44,7 @@ from fedkeel.methods import (
     Stages,
 )
 from fedkeel.methods.stages import as_stages
+from fedkeel.work import Work
 
 FACTOR = 3.0  # a number that is further off than this is another experiment's
 PER_CLIENT = "samples per client"  # printed, and decides nothing
@@ -107,7 +108,7 @@ def similarity_numbers(table: Mapping[str, Any]) -> Numbers:
     drawn = experiment.cohort if isinstance(experiment.cohort, int) else experiment.cohort * clients
     share = drawn / clients
     steps = work.count(each)
-    rates = [work.rate(round, rounds) for round in range(rounds)]
+    rates = [_mean_rate(work, round, rounds, steps) for round in range(rounds)]
     batch = min(work.batch_size or each, each)
     seen = rounds * share * (steps * batch if work.epochs is None else work.epochs * each)
     numbers = {
@@ -227,6 +228,12 @@ _KNOWN: dict[str, Numbers] = {}  # by experiment: to read one takes a millisecon
 def _clients(experiment: Experiment, train: int) -> int:
     clients = experiment.data.clients
     return clients if isinstance(clients, int) else max(1, min(100, train))
+
+
+def _mean_rate(work: Work, round: int, rounds: int, steps: int) -> float:
+    """Return the mean rate of a round's local steps."""
+    rates = work.rates(round, rounds, steps)
+    return work.rate(round, rounds) if rates is None else math.fsum(rates) / len(rates)
 
 
 def _drop(faults: str | None) -> float:

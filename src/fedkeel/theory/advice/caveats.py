@@ -15,7 +15,24 @@ from fedkeel.theory.advice.rounds import best_steps
 
 def caveats(g: AdviceInputs) -> tuple[str, ...]:
     """Return what a reader should know before believing either side."""
-    return (*_steps(g), *_relaxation(g), *_noise(g), *_generalisation(g), *_stability(g), _feddyn(g))
+    return (
+        *_uncovered(g),
+        *_steps(g),
+        *_relaxation(g),
+        *_noise(g),
+        *_generalisation(g),
+        *_stability(g),
+        _feddyn(g),
+    )
+
+
+def _uncovered(g: AdviceInputs) -> list[str]:
+    if not g.uncovered:
+        return []
+    return [
+        f"No theorem here covers {' or '.join(g.uncovered)}: ranges, rounds and guarantees are those of the "
+        "same run with plain SGD."
+    ]
 
 
 def _steps(g: AdviceInputs) -> list[str]:

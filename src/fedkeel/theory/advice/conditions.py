@@ -37,7 +37,7 @@ def theorem_checks(g: AdviceInputs) -> tuple[TheoremCheck, ...]:
         *_noiseless(g, everyone),
         *_relaxed(g),
         _of(
-            fs.theorem_4_1(g.accelerated(), T=g.T, D_0=g.D, sigma_l2=g.sigma_l2, sigma_g2=g.sigma_g2),
+            fs.theorem_4_1(g.accelerated, T=g.T, D_0=g.D, sigma_l2=g.sigma_l2, sigma_g2=g.sigma_g2),
             "FedSAGD, mean ‖∇f(z)‖², every hidden constant 1",
         ),
         TheoremCheck(

@@ -19,9 +19,11 @@ class AdviceInputs:
     ``semi`` its constants (``semi_here`` those that say most for the run's own steps, where they differ),
     ``inter`` FedInit's interpolation constants and ``mu`` the PL constant (None where there are none),
     ``dropped`` the measured β⟨∇f, x − mean w_i⟩ and ``dropped_largest`` its largest value,
-    ``dyn_alpha`` FedDyn's α. A local step takes ``B`` samples; ``sample_gradient`` (L_G where
-    None) and ``sample_spread`` are the longest gradient of one sample and its largest distance from its
-    client's; without the latter there is no Theorem 12, for σ_l is an average and does not bound it.
+    ``dyn_alpha`` FedDyn's α, ``momentum`` and ``lam`` FedSAGD's β and λ, ``uncovered`` what the run's local
+    steps have that no theorem covers (momentum, clipping, AdamW). A local step takes ``B`` samples;
+    ``sample_gradient`` (L_G where None) and ``sample_spread`` are the longest gradient of one sample and its
+    largest distance from its client's; without the latter there is no Theorem 12, for σ_l is an average and
+    does not bound it.
     """
 
     L: float
@@ -51,11 +53,14 @@ class AdviceInputs:
     B: int = 1
     sample_gradient: float | None = None
     sample_spread: float | None = None
+    uncovered: tuple[str, ...] = ()
+    momentum: float = 0.9
+    lam: float = 0.01
 
     def __post_init__(self) -> None:
         for name in ("L", "eta_l", "eta_g", "epsilon", "dyn_alpha"):
             positive(name, getattr(self, name))
-        for name in ("L_G", "sigma_l2", "sigma_g2", "Phi", "D", "U", "gap_0"):
+        for name in ("L_G", "sigma_l2", "sigma_g2", "Phi", "D", "U", "gap_0", "momentum", "lam"):
             nonnegative(name, getattr(self, name))
         for name in ("K", "N", "C", "S", "T", "B"):
             count(name, getattr(self, name))
@@ -105,8 +110,16 @@ class AdviceInputs:
             beta=b, eta=self.eta_l, K=self.K, N=self.N, C=self.C, T=self.T, L=self.L, D=self.D
         )
 
-    def accelerated(self, beta: float = 0.9, lam: float = 0.01) -> fs.AcceleratedSteps:
+    @property
+    def accelerated(self) -> fs.AcceleratedSteps:
         """The run as FedSAGD's Theorem 4.1 sees it."""
         return fs.AcceleratedSteps(
-            K=self.K, eta_l=self.eta_l, eta=self.eta_g, s=self.N, m=self.C, beta=beta, lam=lam, L=self.L
+            K=self.K,
+            eta_l=self.eta_l,
+            eta=self.eta_g,
+            s=self.N,
+            m=self.C,
+            beta=self.momentum,
+            lam=self.lam,
+            L=self.L,
         )

@@ -48,10 +48,11 @@ def global_limits(g: AdviceInputs) -> tuple[Limit, ...]:
     eta_l = g.eta_l if fits else largest / 2
     beside = f"beside η_l = {eta_l:.3g}" + ("" if fits else ", half the largest")
     semi = bs.largest_global_step(g.semi, g.K, eta_l) if eta_l > 1e-30 else 0.0
-    product = fs.product_limit(g.accelerated())
+    product = fs.product_limit(g.accelerated)
+    own = f"beside η_l = {g.eta_l:.3g}, its β = {g.momentum:g}"
     return (
         Limit("Beyond smoothness, Λ > 0", min(semi, 1e30), g.eta_g, beside),
-        Limit("FedSAGD, Theorem 4.1", product / g.eta_l, g.eta_g, f"beside η_l = {g.eta_l:.3g}, its β = 0.9"),
+        Limit("FedSAGD, Theorem 4.1", product / g.eta_l, g.eta_g, own),
     )
 
 
