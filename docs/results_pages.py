@@ -106,7 +106,10 @@ def blocks(part: Part, outcome: Outcome) -> dict[str, str]:
     """Return the parts of README.md that show a recipe, by name: command, table and verdicts; the order of its rows."""
     name = outcome.plan.directory.name
     page = f"Page with curves: `fedkeel report {outcome.plan.directory}`"
-    text = f"```\n{part.command}\n```\n\n```\n{outcome_text(outcome)}\n```\n\n{page}\n"
+    shown = outcome_text(outcome)
+    if _is_ours(part.recipe):  # a question of ours has no paper that could be read
+        shown = shown.replace(f"Reading {part.reading}.", f"{_settings_of_ours(outcome)}.", 1)
+    text = f"```\n{part.command}\n```\n\n```\n{shown}\n```\n\n{page}\n"
     made = {name: _BLOCK.format(name=name, text=text)}
     if outcome.plan.recipe.printed:
         order = f"{name}, order"
@@ -177,10 +180,11 @@ def findings(all_parts: list[Part]) -> dict[str, str]:
     for (folder, recipe), readings in sorted(
         grouped.items(), key=lambda one: _PAPERS.index(one[0][1].split("/")[0])
     ):
-        ours = recipe.startswith("ours/")
+        ours = _is_ours(recipe)
         outcomes = {reading: part.outcome for reading, part in readings.items()}
         first = next(iter(outcomes.values()))
         source = f"[{recipe}](results/{folder.name}/README.md): {_setting(first)}"
+        source += f"; {_settings_of_ours(first).lower()}" if ours else ""
         found = {reading: {c.claim.text: c for c in one.claims} for reading, one in outcomes.items()}
         for text in dict.fromkeys(text for claims in found.values() for text in claims):
             printed = _verdict(found.get(PRINTED, {}).get(text))
@@ -194,7 +198,7 @@ def findings(all_parts: list[Part]) -> dict[str, str]:
     for name, rows in tables.items():
         headings = ["claim", "recipe: scale, model, seeds", "reading printed", "reading authors"]
         if name == "questions of ours":
-            headings = ["question", "recipe: scale, model, seeds", "verdict"]
+            headings = ["question", "recipe: scale, model, seeds; settings", "verdict"]
         lines = [_line(headings), _line(["---"] * len(headings)), *rows]
         made[name] = _BLOCK.format(name=name, text="\n".join(lines) + "\n")
     return made
@@ -217,6 +221,20 @@ def _setting(outcome: Outcome) -> str:
     seeds = len({key.seed for key in outcome.results})
     told = f"{outcome.plan.scale_name}, {', '.join(models)}, {seeds} seed{'s' * (seeds > 1)}"
     return f"{told}; settings chosen after trials" if "chosen after" in outcome.plan.scale.note else told
+
+
+def _is_ours(recipe: str) -> bool:
+    """Whether a recipe asks a question of our own."""
+    return recipe.startswith("ours/")
+
+
+def _settings_of_ours(outcome: Outcome) -> str:
+    """Return what kind of settings a question of ours has: neither of the readings of a paper."""
+    clips = {job.table["work"].get("clip") for job in outcome.plan.jobs}
+    told = [
+        f"clipped to norm {clip:g}" if clip else "no clip" for clip in sorted(clips, key=lambda one: one or 0)
+    ]
+    return f"Settings ours, {' and '.join(told)}"
 
 
 def _line(cells: list[str]) -> str:
