@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from importlib import import_module
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -87,6 +87,20 @@ class TimeLeft:
             return ""
         each = (self._clock() - self._started) / self.done_now
         return f", {shown_time(each * (self.total - self.done))} left"
+
+
+class RunsDone(NamedTuple):
+    """How far many runs are: runs and rounds, done and in all, and the seconds that are left, where known."""
+
+    runs: int
+    all_runs: int
+    rounds: int
+    all_rounds: int
+    left: float | None
+
+    def __str__(self) -> str:
+        text = f"{self.runs} of {self.all_runs} runs, {self.rounds:,} of {self.all_rounds:,} rounds"
+        return text if self.left is None else f"{text}, {shown_time(self.left)} left"
 
 
 class RoundTimes:

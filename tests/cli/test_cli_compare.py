@@ -11,8 +11,8 @@ import pytest
 from fedkeel.cli import compare
 from fedkeel.experiments.comparison import Comparison, changes, folder
 from fedkeel.experiments.experiment import Experiment
+from fedkeel.experiments.shown_runs import RunsDisplay
 from fedkeel.jsonfiles import sealed
-from fedkeel.progress import RunProgress
 from fedkeel.tomlfile import dump
 
 TINY = ("--clients", "4", "--cohort", "2", "--steps", "1", "--batch-size", "8", "--rounds", "3")
@@ -65,10 +65,10 @@ def test_finished_runs_are_not_repeated_and_more_methods_and_seeds_are_added(fed
 
 @pytest.mark.slow
 def test_a_comparison_that_was_stopped_goes_on(fedkeel, monkeypatch):
-    real, played = RunProgress.row, []
+    real, played = RunsDisplay.row, []
 
-    def stop_at_five(self, row):
-        real(self, row)
+    def stop_at_five(self, run, row):
+        real(self, run, row)
         played.append(row)
         if len(played) == 5:
             raise KeyboardInterrupt
@@ -76,10 +76,10 @@ def test_a_comparison_that_was_stopped_goes_on(fedkeel, monkeypatch):
     whole = json.loads(
         fedkeel("compare", *methods("fedavg", "fedcm"), *TINY, "--seeds", "2", "--out", "w", "--json").stdout
     )
-    monkeypatch.setattr(RunProgress, "row", stop_at_five)
+    monkeypatch.setattr(RunsDisplay, "row", stop_at_five)
     result = fedkeel("compare", *methods("fedavg", "fedcm"), *TINY, "--seeds", "2", "--out", "c", code=130)
     assert "resume with: fedkeel resume c" in result.stderr
-    monkeypatch.setattr(RunProgress, "row", real)
+    monkeypatch.setattr(RunsDisplay, "row", real)
     shown = fedkeel("show", "c").stdout
     assert "1 of 2 unfinished" in shown
     assert "diverged" not in shown

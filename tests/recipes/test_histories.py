@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+from run_events import Heard
 
 from fedkeel.errors import StorageError
 from fedkeel.experiments.placement import ONE_BY_ONE
@@ -31,14 +32,14 @@ def test_a_run_with_a_history_is_not_run_again(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     first = carry_out_plan(small(tmp_path / "a"), placement=ONE_BY_ONE, histories=kept)
     assert len(list(kept.iterdir())) == 4
-    ran: list[str] = []
+    heard = Heard()
     second = carry_out_plan(
         small(tmp_path / "b"),
         placement=ONE_BY_ONE,
         histories=kept,
-        ended=lambda job, _, before: ran.append(str(job.key)) if not before else None,
+        events=heard,
     )
-    assert ran == []
+    assert all(heard.kept)
     assert not (tmp_path / "b" / "runs").exists()
     for key, cell in first.cells.items():
         for seed, score in cell.scores.items():

@@ -7,17 +7,19 @@ from dataclasses import replace
 
 import pytest
 from pages import block, document_in, texts
+from run_events import Heard
 
 from fedkeel.errors import ConfigError
 from fedkeel.experiments.placement import ONE_BY_ONE, Placement
 from fedkeel.experiments.recipes.claims import CellKey
 from fedkeel.experiments.recipes.studies import CountedCosts, FeatureCounts, StabilityCurves
 from fedkeel.experiments.reproduce import carrying_out, jobs
-from fedkeel.experiments.reproduce.carrying_out import WorkMeter, carry_out_plan, read_outcome
+from fedkeel.experiments.reproduce.carrying_out import RecipeRun, carry_out_plan, read_outcome
 from fedkeel.experiments.reproduce.outcome import shown_tables
 from fedkeel.experiments.reproduce.page import write_page
 from fedkeel.experiments.reproduce.plan import JobKey, plan
 from fedkeel.experiments.reproduce.reading import shown_cell
+from fedkeel.experiments.run_all import RunMeter
 from tests.recipes.small_recipe import BASE, METHODS, SMALL
 
 
@@ -86,28 +88,25 @@ def test_the_device_is_execution_too(tmp_path):
 
 
 def test_a_recipe_runs_once_and_is_read_ever_after(tmp_path, monkeypatch):
-    ended = []
-    first = carry_out_plan(
-        cpu(tmp_path), placement=ONE_BY_ONE, ended=lambda job, result, before: ended.append(before)
-    )
-    assert ended == [False] * 4
+    heard = Heard()
+    first = carry_out_plan(cpu(tmp_path), placement=ONE_BY_ONE, events=heard)
+    assert heard.kept == [False] * 4
     monkeypatch.setattr(carrying_out, "carry_out", lambda *_: pytest.fail("a finished run is run again"))
-    again = carry_out_plan(
-        cpu(tmp_path), placement=ONE_BY_ONE, ended=lambda job, result, before: ended.append(before)
-    )
-    assert ended[4:] == [True] * 4
+    again = carry_out_plan(cpu(tmp_path), placement=ONE_BY_ONE, events=heard)
+    assert heard.kept[4:] == [True] * 4
     assert first.cells == again.cells == read_outcome(cpu(tmp_path)).cells
 
 
 def test_more_seeds_repeat_nothing(tmp_path):
     carry_out_plan(cpu(tmp_path, seeds=1), placement=ONE_BY_ONE)
-    kept = []
-    carry_out_plan(
-        cpu(tmp_path, seeds=2),
-        placement=ONE_BY_ONE,
-        ended=lambda *told: kept.append((told[0].key.seed, told[2])),
-    )
-    assert sorted(kept) == [(0, True), (0, True), (1, False), (1, False)]
+    heard = Heard()
+    carry_out_plan(cpu(tmp_path, seeds=2), placement=ONE_BY_ONE, events=heard)
+    assert sorted((name[-1], kept) for name, kept in heard.ends) == [
+        ("0", True),
+        ("0", True),
+        ("1", False),
+        ("1", False),
+    ]
 
 
 def test_numbers_stand_beside_the_paper_s(tmp_path):
@@ -179,13 +178,14 @@ def test_runs_side_by_side_give_the_same_numbers(tmp_path):
 def test_the_meter_weighs_runs_by_their_cost_and_estimates_what_is_left(tmp_path):
     made = cpu(tmp_path)
     now = [0.0]
-    meter = WorkMeter(list(made.distinct.values()), clock=lambda: now[0])
+    runs = [RecipeRun(job) for job in made.distinct.values()]
+    meter = RunMeter(runs, clock=lambda: now[0])
     meter.begin()
     assert meter.look().left is None
     now[0] = 30.0
-    meter.end(made.jobs[0])
+    meter.end(runs[0])
     done = meter.look()
-    assert (done.jobs, done.all_jobs, done.rounds, done.all_rounds) == (1, 4, 2, 8)
+    assert (done.runs, done.all_runs, done.rounds, done.all_rounds) == (1, 4, 2, 8)
     assert done.left == pytest.approx(90.0)
     assert str(done) == "1 of 4 runs, 2 of 8 rounds, 1 min 30 s left"
 

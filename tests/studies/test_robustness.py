@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from run_events import Heard
 
 import fedkeel as fk
 from fedkeel.experiments.experiment import Experiment
@@ -88,16 +89,12 @@ def test_every_combination_has_a_run_of_its_own_in_one_place_however_it_is_writt
 
 @pytest.mark.slow(5)
 def test_a_study_goes_on_with_more_attacks_and_makes_a_page(tmp_path: Path) -> None:
-    out, seen = tmp_path / "s", list[tuple[str, bool]]()
-
-    def done(trial: Trial, count: int, kept: bool) -> None:
-        seen.append((trial.method, kept))
-
-    play_robustness(study(seeds=1), out, done=done)
-    assert [kept for _, kept in seen] == [False] * 4
+    out, heard = tmp_path / "s", Heard()
+    play_robustness(study(seeds=1), out, events=heard)
+    assert heard.kept == [False] * 4
     more = study(seeds=1, attacks=["SignFlip(0.34)", "LabelFlip(0.34)"])
-    trials = play_robustness(more, out, done=done)
-    assert [kept for _, kept in seen[4:]] == [True] * 4 + [False] * 2
+    trials = play_robustness(more, out, events=heard)
+    assert heard.kept[4:] == [True] * 4 + [False] * 2
     found = robustness_findings(more, trials)
     assert len(found["lines"]) == 6
     page = write_study(out, "robustness", found, "Robustness of FedAvg", "fedkeel study robustness")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pages import block, document_in
+from run_events import Heard
 from typer.testing import CliRunner
 
 import fedkeel as fk
@@ -51,10 +52,10 @@ def test_a_sweep_over_the_switch_goes_from_one_method_to_the_other(tmp_path: Pat
 
 def test_a_sweep_runs_what_its_settings_say_and_names_the_best(tmp_path: Path) -> None:
     sweep = Sweep.of("method=FedInit(beta={})", ["-0.1", "0", "0.1"], 2, BASE)
-    heard: list[tuple[int, bool]] = []
-    trials = play(sweep, tmp_path / "s", done=lambda trial, count, kept: heard.append((count, kept)))
+    heard = Heard()
+    trials = play(sweep, tmp_path / "s", events=heard)
     assert [(t.method, t.seed) for t in trials] == [(v, s) for v in ("-0.1", "0", "0.1") for s in (0, 1)]
-    assert heard == [(count, False) for count in range(1, 7)]
+    assert heard.kept == [False] * 6
     direct = BASE.with_settings(["method=FedInit(beta=0.1)", "seed=1"]).train()
     assert timeless(trials[-1].rows) == timeless(direct.history)
     found = report(sweep, trials, tmp_path / "s")

@@ -15,7 +15,7 @@ from fedkeel.cli.wide_table import print_table
 from fedkeel.errors import Diverged, Stopped, StorageError, TooFewClients
 from fedkeel.experiments import COMPARISON_FILE
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.progress import RunProgress, console
+from fedkeel.progress import console
 from fedkeel.report.table_columns import COLUMNS, parse_columns
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ def compare(
     seeds: opt.Seeds = 3,
     measure: opt.MeasureRule = "final",
     columns: opt.TableColumns = None,
+    parallel: opt.Parallel = None,
     on: opt.On = None,
     out: opt.Out = None,
     as_json: opt.Json = False,
@@ -81,7 +82,7 @@ def compare(
     from fedkeel.experiments.placement import Placement  # noqa: PLC0415
 
     asked = COLUMNS if columns is None else columns
-    placement, experiment = Placement.of(1, on, experiment)
+    placement, experiment = Placement.of(parallel or 1, on, experiment)
     comparison = Comparison.of(method, seeds, experiment, measure, asked)
     _run_comparison(comparison, out or paths.fresh("compare"), placement, as_json=as_json)
 
@@ -104,12 +105,13 @@ def go_on(directory: Path, rounds: int | None, columns: str | None, *, as_json: 
 def _run_comparison(
     comparison: Comparison, out: Path, placement: Placement | None = None, *, as_json: bool
 ) -> None:
+    from fedkeel.experiments.comparison import play  # noqa: PLC0415  heavy
+    from fedkeel.experiments.shown_runs import RunsDisplay  # noqa: PLC0415
+
     _check_free(out, comparison)
     try:
-        if placement is None or placement.one_by_one:
-            trials = _train_all(comparison, out, quiet=as_json)
-        else:
-            trials = _train_elsewhere(comparison, out, placement, quiet=as_json)
+        with RunsDisplay(out, stderr=as_json) as display:
+            trials = play(comparison, out, placement, display)
     except (Stopped, TooFewClients) as problem:
         before = "\n" if isinstance(problem, Stopped) else ""
         problem.args = (f"{before}{problem}\nresume with: fedkeel resume {shlex.quote(str(out))}",)
@@ -145,69 +147,6 @@ def _check_free(out: Path, comparison: Comparison) -> None:
     strangers = [name for name in found if name not in ours]
     if strangers and COMPARISON_FILE not in strangers:
         raise StorageError(f"{out}: holds {strangers[0]} and no comparison: choose an empty or new directory")
-
-
-def _train_all(comparison: Comparison, out: Path, *, quiet: bool) -> list[Trial]:
-    """Make the runs that are not finished yet.
-
-    What is compared is written with the first round, so that a mistake in the settings leaves nothing behind.
-    """
-    from fedkeel.report.tables import final, why_diverged  # noqa: PLC0415
-    from fedkeel.running.run_directory import read_rows  # noqa: PLC0415
-
-    jobs = comparison.jobs(out)
-    trials: list[Trial] = []
-    saved = False
-
-    def on_row(row: dict[str, Any]) -> None:
-        nonlocal saved
-        if not saved:
-            comparison.save(out)
-            saved = True
-        progress.row(row)
-
-    names = [f"{job.method}, seed {job.seed}" for job in jobs]
-    with RunProgress(names, comparison.base.rounds, stderr=quiet) as progress:
-        for index, job in enumerate(jobs):
-            kept = job.finished() is not None
-            progress.begin(index, 0 if kept else len(read_rows(job.directory)))
-            trial = job.run(callback=on_row)
-            state = "diverged" if why_diverged(trial) else "kept from before" if kept else "done"
-            progress.end(index, state, final(trial), rounds=len(trial.rows))
-            trials.append(trial)
-    return sorted(trials, key=lambda trial: comparison.methods.index(trial.method))
-
-
-def _train_elsewhere(comparison: Comparison, out: Path, placement: Placement, *, quiet: bool) -> list[Trial]:
-    """Make the runs that are not finished yet side by side, and follow them by what they write."""
-    from fedkeel.experiments.comparison import run_planned  # noqa: PLC0415
-    from fedkeel.report.tables import final, why_diverged  # noqa: PLC0415
-    from fedkeel.running.run_directory import read_rows  # noqa: PLC0415
-
-    jobs = comparison.jobs(out)
-    trials: dict[int, Trial] = {}
-
-    def take(index: int, trial: Trial, *, kept: bool = False) -> None:
-        trials[index] = trial
-        state = "diverged" if why_diverged(trial) else "kept from before" if kept else "done"
-        progress.end(index, state, final(trial), rounds=len(trial.rows))
-
-    def follow() -> None:
-        if not (out / COMPARISON_FILE).exists():  # a mistake in the settings leaves nothing behind
-            comparison.save(out)
-        for index, job in enumerate(jobs):
-            if index not in trials and (rows := read_rows(job.directory)):
-                progress.follow(index, rows[-1])
-
-    names = [f"{job.method}, seed {job.seed}" for job in jobs]
-    with RunProgress(names, comparison.base.rounds, stderr=quiet) as progress:
-        for index, job in enumerate(jobs):
-            if job.finished() is not None:
-                take(index, job.run(), kept=True)
-        left = {index: job.sendable for index, job in enumerate(jobs) if index not in trials}
-        placement.run(run_planned, left, out, take, follow)
-    made = [trials[index] for index in range(len(jobs))]
-    return sorted(made, key=lambda trial: comparison.methods.index(trial.method))
 
 
 def report(comparison: Comparison, trials: list[Trial], out: Path) -> dict[str, Any]:

@@ -81,7 +81,12 @@ On = Annotated[
     ),
 ]
 Parallel = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="Runs at a time; by default one per core.")
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Runs at a time; by default one per core (`compare`: one by one, in this process).",
+    ),
 ]
 ScaleName = Literal["paper", "cpu", "smoke"]
 Reading = Annotated[

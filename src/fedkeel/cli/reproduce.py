@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
 
 from fedkeel.cli import options as opt
-from fedkeel.cli.resuming import resumable, say_what_is_there
+from fedkeel.cli.resuming import resumable
 from fedkeel.errors import ConfigError, Diverged
 from fedkeel.experiments.recipes import find_recipe
 from fedkeel.experiments.recipes.recipe import PRINTED
@@ -24,9 +18,7 @@ from fedkeel.options import Execution
 from fedkeel.progress import as_lines, console, shown_time
 
 if TYPE_CHECKING:
-    from fedkeel.experiments.reproduce.carrying_out import WorkDone
-    from fedkeel.experiments.reproduce.jobs import JobResult
-    from fedkeel.experiments.reproduce.plan import RecipeJob, RecipePlan
+    from fedkeel.experiments.reproduce.plan import RecipePlan
 
 OUT = Path("runs") / "reproduce"
 _PLAIN_SECONDS = 30.0
@@ -66,9 +58,7 @@ def reproduce(
         typer.Option(metavar="ROW,…", help="Rows of the table, as fedavg,fedsagd; all by default."),
     ] = None,
     seeds: Annotated[int | None, typer.Option(min=1, metavar="N", help="Number of seeds: 0, 1, 2, …")] = None,
-    parallel: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Runs at a time; by default one per core.")
-    ] = None,
+    parallel: opt.Parallel = None,
     on: opt.On = None,
     address: Annotated[
         str | None,
@@ -90,10 +80,10 @@ def reproduce(
     """Run a table or figure of a paper: its numbers beside ours, each claim judged, and a page."""
     from fedkeel.experiments.placement import Placement  # noqa: PLC0415  heavy
     from fedkeel.experiments.reproduce.carrying_out import carry_out_plan, there  # noqa: PLC0415  heavy
-    from fedkeel.experiments.reproduce.jobs import shown_result  # noqa: PLC0415
     from fedkeel.experiments.reproduce.outcome import outcome_text  # noqa: PLC0415
     from fedkeel.experiments.reproduce.page import write_page  # noqa: PLC0415
     from fedkeel.experiments.reproduce.plan import plan  # noqa: PLC0415
+    from fedkeel.experiments.shown_runs import RunsDisplay  # noqa: PLC0415
 
     if address is not None and on is None:
         raise ConfigError(f"--address {address}: it is that of --on ray: give both, or none")
@@ -113,16 +103,9 @@ def reproduce(
     if dry_run:
         _print_dry_run(made, before, workers, as_json=as_json)
         return
-    say_what_is_there(out, len(before), len(made.distinct), "runs")
-    with resumable(out), _shown_progress() as (told, progress):
-
-        def ended(job: RecipeJob, result: JobResult, kept: bool) -> None:
-            if not kept:
-                told(f"{job.key}: {shown_result(result)}")
-
-        placement = Placement(workers, on, address)
+    with resumable(out), RunsDisplay(out) as display:
         outcome = carry_out_plan(
-            made, placement=placement, histories=histories, ended=ended, progress=progress
+            made, placement=Placement(workers, on, address), histories=histories, events=display
         )
     write_page(outcome, _command(made, only, methods, seeds))
     if as_json:
@@ -183,33 +166,6 @@ def _print_dry_run(plan: RecipePlan, there: dict[Path, Any], workers: int, *, as
     lines = [f"\n{left} of {len(jobs)} runs are left: about {shown_time(seconds)}, {workers} at a time"]
     lines += [f"missing: {what}" for what in missing]
     console().print("\n".join(lines), markup=False, soft_wrap=True)
-
-
-@contextmanager
-def _shown_progress() -> Iterator[tuple[Callable[[str], None], Callable[[WorkDone], None]]]:
-    """Show how far the whole is: a bar on a terminal, elsewhere a line now and then."""
-    screen = console(stderr=True)
-    last = time.monotonic()
-    live = Live(console=screen, transient=True, refresh_per_second=4) if screen.is_terminal else None
-
-    def told(text: str) -> None:
-        screen.print(text, style="dim", markup=False, soft_wrap=True)
-
-    def progress(done: WorkDone) -> None:
-        nonlocal last
-        if live is not None:
-            grid = Table.grid(padding=(0, 2))
-            grid.add_row(ProgressBar(total=done.all_rounds, completed=done.rounds, width=30), str(done))
-            live.update(grid)
-        elif time.monotonic() - last > _PLAIN_SECONDS:
-            last = time.monotonic()
-            told(str(done))
-
-    if live is None:
-        yield told, progress
-        return
-    with live:
-        yield told, progress
 
 
 def _listed(text: str | None) -> list[str]:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
-from fedkeel.cli.resuming import command_line, missing_directories, resumable, say_what_is_there
+from fedkeel.cli.resuming import command_line, missing_directories, resumable
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.progress import TimeLeft, as_lines, console
-
-if TYPE_CHECKING:
-    from fedkeel.report.tables import Trial
+from fedkeel.progress import as_lines, console
 
 EXAMPLES = """[bold]Examples[/]
 
@@ -52,12 +49,11 @@ def robustness(
     as_json: opt.Json = False,
 ) -> None:
     """Accuracy with and without hostile clients, per method and reducer: who holds out against what."""
-    from fedkeel.columns import shown_score  # noqa: PLC0415
     from fedkeel.experiments import robustness as study  # noqa: PLC0415  heavy
     from fedkeel.experiments.placement import Placement  # noqa: PLC0415
     from fedkeel.experiments.robustness_page import robustness_grids, robustness_text  # noqa: PLC0415
+    from fedkeel.experiments.shown_runs import RunsDisplay  # noqa: PLC0415
     from fedkeel.experiments.study_pages import write_study  # noqa: PLC0415
-    from fedkeel.report.tables import why_diverged  # noqa: PLC0415
 
     at_once = parallel or os.cpu_count() or 1
     placement, experiment = Placement.of(at_once, on, experiment)
@@ -70,20 +66,8 @@ def robustness(
         measure=measure,
     )
     directory = out or paths.fresh("robustness")
-    jobs = made.jobs(directory)
-    say_what_is_there(directory, sum(job.finished() is not None for job in jobs), len(jobs), "runs")
-    time_left, screen = TimeLeft(len(jobs), at_once), console(stderr=True)
-
-    def done(trial: Trial, count: int, kept: bool) -> None:
-        time_left.count(now=not kept)
-        problem = why_diverged(trial)
-        end = f"diverged: {problem}" if problem else shown_score(trial.rows[-1]) or "not evaluated"
-        left = ", kept from before" if kept else time_left
-        text = f"{count} of {len(jobs)}: {trial.method}, seed {trial.seed}: {end}{left}"
-        screen.print(text, style="dim", markup=False, soft_wrap=True)
-
-    with resumable(directory, missing_directories(directory)):
-        trials = study.play_robustness(made, directory, placement=placement, done=done)
+    with resumable(directory, missing_directories(directory)), RunsDisplay(directory) as display:
+        trials = study.play_robustness(made, directory, placement=placement, events=display)
     found = study.robustness_findings(made, trials)
     page = write_study(
         directory, "robustness", found, f"Robustness of {', '.join(made.methods)}", command_line(directory)

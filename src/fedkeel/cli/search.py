@@ -17,13 +17,11 @@ from fedkeel.cli.resuming import resumable, say_what_is_there
 from fedkeel.cli.sweep_page import print_sweep
 from fedkeel.errors import ConfigError
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.progress import TimeLeft, console
+from fedkeel.progress import console
 from fedkeel.report.table_columns import COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from fedkeel.report.tables import Trial
 
 _SWEEP = """[bold]Examples[/]
 
@@ -75,9 +73,9 @@ def sweep(
     as_json: opt.Json = False,
 ) -> None:
     """Run one setting over several values and seeds, in parallel; a table with intervals and a plot."""
-    from fedkeel.columns import shown_score  # noqa: PLC0415
     from fedkeel.experiments.pages import sweep_document  # noqa: PLC0415  heavy
     from fedkeel.experiments.placement import Placement  # noqa: PLC0415
+    from fedkeel.experiments.shown_runs import RunsDisplay  # noqa: PLC0415
     from fedkeel.experiments.sweep import Sweep, play, report  # noqa: PLC0415
     from fedkeel.report.page.rendering import write_page  # noqa: PLC0415
 
@@ -90,20 +88,8 @@ def sweep(
     placement, experiment = Placement.of(at_once, on, experiment)
     made = Sweep.of(over[0], opt.split_values(values), seeds, experiment, measure=measure, columns=asked)
     directory = out or paths.fresh("sweep")
-    screen = console(stderr=True)
-    jobs = made.jobs(directory)
-    say_what_is_there(directory, sum(job.finished() is not None for job in jobs), len(jobs), "runs")
-    time_left = TimeLeft(len(jobs), at_once)
-
-    def done(trial: Trial, count: int, kept: bool) -> None:
-        time_left.count(now=not kept)
-        end = trial.problem or shown_score(trial.rows[-1]) or "not evaluated"
-        left = ", kept from before" if kept else time_left
-        text = f"{count} of {len(jobs)}: {trial.method}, seed {trial.seed}: {end}{left}"
-        screen.print(text, style="dim", markup=False, soft_wrap=True)
-
-    with resumable(directory):
-        trials = play(made, directory, placement=placement, done=done)
+    with resumable(directory), RunsDisplay(directory) as display:
+        trials = play(made, directory, placement=placement, events=display)
     found = report(made, trials, directory)
     write_page(sweep_document(directory), directory / "page.html")
     if as_json:

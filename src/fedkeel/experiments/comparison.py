@@ -15,14 +15,17 @@ from fedkeel.errors import ConfigError, Diverged, StorageError
 from fedkeel.experiments import COMPARISON_FILE
 from fedkeel.experiments.experiment import Experiment, ExperimentShape
 from fedkeel.experiments.expression import parse_method, spell_method
+from fedkeel.experiments.placement import ONE_BY_ONE, Placement
+from fedkeel.experiments.run_all import RunEvents, SeveralEvents, run_all
 from fedkeel.experiments.scoring import check_scoring
 from fedkeel.files import make_directory, storage_errors, write_durably
 from fedkeel.jsonfiles import Shape, fitting
 from fedkeel.options import Execution
+from fedkeel.progress import RunsDone
 from fedkeel.report.measures import Measure, parse_measure
 from fedkeel.report.table_columns import COLUMNS, parse_columns
 from fedkeel.report.tables import UNFINISHED, Trial
-from fedkeel.running.run_directory import is_whole, read_rows
+from fedkeel.running.run_directory import count_rows, is_whole, read_rows
 from fedkeel.tomlfile import dump_sealed, flat, inline, read_sealed
 
 if TYPE_CHECKING:
@@ -32,7 +35,7 @@ SPEED_ONLY = ("rounds", "target", "track", *(name for name in Execution.model_fi
 
 
 class PlannedRun(NamedTuple):
-    """One run of a comparison."""
+    """One run of a comparison, a sweep or a robustness study: an experiment and where it is kept."""
 
     method: str
     experiment: Experiment
@@ -44,28 +47,79 @@ class PlannedRun(NamedTuple):
         return self.experiment.seed
 
     @property
-    def sendable(self) -> tuple[str, dict[str, Any], str]:
-        """Return what `run_planned` takes."""
-        return self.method, self.experiment.table(), str(self.directory)
+    def rounds(self) -> int:
+        """How many rounds it has."""
+        return self.experiment.rounds
 
-    def finished(self) -> list[dict[str, Any]] | None:
-        """Return the rows of a run that is done already, None where there is something left to do."""
+    @property
+    def cost(self) -> float:
+        """What a round costs: runs of a plan count alike."""
+        return 1.0
+
+    @property
+    def sendable(self) -> tuple[Callable[..., Trial], tuple[Any, ...]]:
+        """A function that makes it in another process, and what that takes."""
+        return run_planned, (self.method, self.experiment.table(), str(self.directory))
+
+    def __str__(self) -> str:
+        return f"{self.method}, seed {self.seed}"
+
+    def rounds_done(self) -> int:
+        """Return how many rounds are on disk: the lines of its metrics."""
+        return count_rows(self.directory)
+
+    def finished(self) -> Trial | None:
+        """Return a run that is done already, None where there is something left to do."""
+        rows = self._rows()
+        return None if rows is None else Trial(self.method, self.seed, rows)
+
+    def _rows(self) -> list[dict[str, Any]] | None:
         if not (self.directory / "model.safetensors").exists() or not is_whole(self.directory):
             return None
         rows = read_rows(self.directory)
         same = _essence(Experiment.load(self.directory)) == _essence(self.experiment)
         return rows if same and len(rows) == self.experiment.rounds else None
 
-    def run(self, callback: Callable[[Row], None] | None = None) -> Trial:
+    def run(self, on_row: Callable[[Row], None] | None = None) -> Trial:
         """Train, or go on, or read what is there; a run that diverges is a result too."""
-        rows = self.finished()
-        if rows is not None:
-            return Trial(self.method, self.seed, rows)
+        before = self.finished()
+        if before is not None:
+            return before
         try:
-            result = self.experiment.train(self.directory, resume=True, callback=callback)
+            result = self.experiment.train(self.directory, resume=True, callback=on_row)
         except Diverged as problem:
             return Trial(self.method, self.seed, read_rows(self.directory), str(problem))
         return Trial(self.method, self.seed, result.history)
+
+
+class _SavedOnce(RunEvents):
+    """Writes what is compared with the first round: a mistake in the settings leaves nothing behind."""
+
+    def __init__(self, comparison: Comparison, out: Path) -> None:
+        self._comparison, self._out, self._saved = comparison, out, False
+
+    def row(self, run: Any, row: Any) -> None:
+        """Write it."""
+        if not self._saved:
+            self._comparison.save(self._out)
+            self._saved = True
+
+    def progress(self, done: RunsDone, rounds: Mapping[Path, int]) -> None:
+        """Write it once a round is on disk."""
+        if any(rounds.values()):
+            self.row(None, None)
+
+
+def play(
+    comparison: Comparison, out: Path, placement: Placement | None = None, events: RunEvents | None = None
+) -> list[Trial]:
+    """Run what is not run yet, where `placement` says; return the runs method by method."""
+    jobs = comparison.jobs(out)
+    told = SeveralEvents(_SavedOnce(comparison, out), events or RunEvents())
+    found = run_all(jobs, out, placement or ONE_BY_ONE, told)
+    return [
+        found[job.directory] for job in sorted(jobs, key=lambda job: comparison.methods.index(job.method))
+    ]
 
 
 def run_planned(label: str, table: Mapping[str, Any], directory: str) -> Trial:

@@ -9,8 +9,6 @@ from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from multiprocessing import active_children, get_context
 from typing import Any, TypeVar
 
-import torch
-
 from fedkeel.errors import FedkeelError, Stopped
 
 Key = TypeVar("Key", bound=Hashable)
@@ -65,4 +63,6 @@ def _prepare_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))
+    import torch  # noqa: PLC0415  what only reads runs does without
+
     torch.set_num_threads(1)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from fedkeel.errors import ConfigError
-from fedkeel.experiments.comparison import PlannedRun, run_planned
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.parallel import Found, Key, run_in_parallel
-from fedkeel.report.tables import Trial
 
 
 class Placement(NamedTuple):
@@ -76,35 +74,3 @@ class Placement(NamedTuple):
 
 
 ONE_BY_ONE = Placement()
-
-
-def play_planned(
-    jobs: Sequence[PlannedRun],
-    out: Path,
-    placement: Placement = ONE_BY_ONE,
-    done: Callable[[Trial, int, bool], None] | None = None,
-) -> list[Trial]:
-    """Run what is not run yet of planned runs; return all of them, in the order of the plan.
-
-    `done` hears of each run, how many there are now, and whether it was there already.
-    """
-    trials: dict[Path, Trial] = {}
-
-    def take(directory: Path, trial: Trial, *, kept: bool = False) -> None:
-        trials[directory] = trial
-        if done is not None:
-            done(trial, len(trials), kept)
-
-    open_jobs = []
-    for job in jobs:
-        rows = job.finished()
-        if rows is None:
-            open_jobs.append(job)
-        else:
-            take(job.directory, Trial(job.method, job.seed, rows), kept=True)
-    if placement.one_by_one:
-        for job in open_jobs:
-            take(job.directory, job.run())
-    else:
-        placement.run(run_planned, {job.directory: job.sendable for job in open_jobs}, out, take)
-    return [trials[job.directory] for job in jobs]

@@ -13,7 +13,8 @@ from fedkeel.errors import ConfigError
 from fedkeel.experiments.comparison import SPEED_ONLY, Comparison, PlannedRun
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.expression import parse_attack, parse_reducer
-from fedkeel.experiments.placement import ONE_BY_ONE, Placement, play_planned
+from fedkeel.experiments.placement import ONE_BY_ONE, Placement
+from fedkeel.experiments.run_all import RunEvents, run_all
 from fedkeel.experiments.sections import check_text
 from fedkeel.experiments.sweep import value_folder
 from fedkeel.references import add_references
@@ -137,11 +138,13 @@ def play_robustness(
     out: Path,
     *,
     placement: Placement = ONE_BY_ONE,
-    done: Callable[[Trial, int, bool], None] | None = None,
+    events: RunEvents | None = None,
 ) -> dict[Combination, list[Trial]]:
     """Run what is not run yet; return the runs of each combination, seed by seed."""
     open_directory(out, "robustness study", study.settings())
-    trials = play_planned(study.jobs(out), out, placement, done)
+    jobs = study.jobs(out)
+    found = run_all(jobs, out, placement, events)
+    trials = [found[job.directory] for job in jobs]
     count = len(study.combinations)
     return {which: trials[index::count] for index, which in enumerate(study.combinations)}
 

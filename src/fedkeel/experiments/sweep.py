@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +13,8 @@ from fedkeel.errors import ConfigError
 from fedkeel.experiments import sweep_report
 from fedkeel.experiments.comparison import SPEED_ONLY, PlannedRun, changes
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.experiments.placement import ONE_BY_ONE, Placement, play_planned
+from fedkeel.experiments.placement import ONE_BY_ONE, Placement
+from fedkeel.experiments.run_all import RunEvents, run_all
 from fedkeel.experiments.scoring import check_scoring
 from fedkeel.experiments.sweep_report import SWEEP_FILE
 from fedkeel.files import storage_errors, write_durably
@@ -124,16 +125,13 @@ def play(
     out: Path,
     *,
     placement: Placement = ONE_BY_ONE,
-    done: Callable[[Trial, int, bool], None] | None = None,
+    events: RunEvents | None = None,
 ) -> list[Trial]:
-    """Run what is not run yet, where `placement` says.
-
-    `done` hears of each run, how many there are now, and whether it was there already.
-    """
+    """Run what is not run yet, where `placement` says; return the runs value by value."""
     open_directory(out, "sweep", sweep.settings())
-    trials = play_planned(sweep.jobs(out), out, placement, done)
-    found = {(trial.method, trial.seed): trial for trial in trials}
-    return [found[value, seed] for value in sweep.values for seed in sweep.seeds]
+    jobs = sweep.jobs(out)
+    found = run_all(jobs, out, placement, events)
+    return [found[job.directory] for job in sorted(jobs, key=lambda job: sweep.values.index(job.method))]
 
 
 def report(sweep: Sweep, trials: Sequence[Trial], out: Path) -> dict[str, Any]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,65 +13,61 @@ from fedkeel.experiments.reproduce.histories import keep_history, read_history
 from fedkeel.experiments.reproduce.jobs import JobResult, carry_out, finished, rounds_done
 from fedkeel.experiments.reproduce.outcome import Outcome, conclude
 from fedkeel.experiments.reproduce.plan import JobKey, RecipeJob, RecipePlan
+from fedkeel.experiments.run_all import RunEvents, SeveralEvents, run_all
 from fedkeel.files import make_directory, storage_errors
-from fedkeel.progress import shown_time
-
-Told = Callable[[str], None]
-_EVERY = 1.0  # seconds between two looks at the rounds on disk
 
 
-class WorkDone(NamedTuple):
-    """How far a plan is: jobs and rounds, done and in all, and the seconds that are left, where known."""
+class RecipeRun(NamedTuple):
+    """A job of a recipe as one of many runs; its result may be among `histories`."""
 
-    jobs: int
-    all_jobs: int
-    rounds: int
-    all_rounds: int
-    left: float | None
+    job: RecipeJob
+    histories: Path | None = None
+
+    @property
+    def directory(self) -> Path:
+        """Where it is kept."""
+        return self.job.directory
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds it has."""
+        return self.job.rounds
+
+    @property
+    def cost(self) -> float:
+        """The seconds that a round is estimated to take."""
+        return job_seconds(self.job) / self.job.rounds
+
+    @property
+    def sendable(self) -> tuple[Callable[..., JobResult], tuple[Any, ...]]:
+        """A function that makes it in another process, and what that takes."""
+        return carry_out_alone, (self.job,)
 
     def __str__(self) -> str:
-        text = f"{self.jobs} of {self.all_jobs} runs, {self.rounds:,} of {self.all_rounds:,} rounds"
-        return text if self.left is None else f"{text}, {shown_time(self.left)} left"
+        return str(self.job.key)
+
+    def finished(self) -> JobResult | None:
+        """Return what is there of a run that is done, else None."""
+        return there(self.job, self.histories)
+
+    def run(self, on_row: Callable[[Any], None] | None = None) -> JobResult:
+        """Make it in this process, or go on with it."""
+        return carry_out(self.job, on_row)
+
+    def rounds_done(self) -> int:
+        """Return how many rounds are on disk."""
+        return rounds_done(self.job)
 
 
-class WorkMeter:
-    """Follows the rounds of several runs by what they write, and estimates the time left.
+class _Histories(RunEvents):
+    """Puts the history of every run that has ended into a directory."""
 
-    Runs differ in cost: each counts with the seconds that it is estimated to take.
-    """
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
 
-    def __init__(self, jobs: Sequence[RecipeJob], clock: Callable[[], float] = time.monotonic) -> None:
-        self._jobs, self._clock = list(jobs), clock
-        self._weights = {job.directory: job_seconds(job) / job.rounds for job in jobs}
-        self._ended: set[Path] = set()
-        self._started, self._at_start = clock(), 0.0
-
-    def end(self, job: RecipeJob, *, before: bool = False) -> None:
-        """Count a job as done, now or `before` this session."""
-        self._ended.add(job.directory)
-        if before:
-            self.begin()
-
-    def begin(self) -> None:
-        """Count what is there from now on as there before."""
-        self._started, self._at_start = self._clock(), self._weight()
-
-    def look(self) -> WorkDone:
-        """Return how far it is."""
-        done = {job.directory: self._rounds(job) for job in self._jobs}
-        total = sum(self._weights[job.directory] * job.rounds for job in self._jobs)
-        weight = self._weight()
-        gained, spent = weight - self._at_start, self._clock() - self._started
-        left = spent * (total - weight) / gained if gained > 0.01 * total and weight < total else None
-        return WorkDone(
-            len(self._ended), len(self._jobs), sum(done.values()), sum(j.rounds for j in self._jobs), left
-        )
-
-    def _weight(self) -> float:
-        return sum(self._weights[job.directory] * self._rounds(job) for job in self._jobs)
-
-    def _rounds(self, job: RecipeJob) -> int:
-        return job.rounds if job.directory in self._ended else min(rounds_done(job), job.rounds)
+    def ended(self, run: Any, result: JobResult, *, kept: bool) -> None:
+        """Keep it."""
+        keep_history(self._directory, run.job, result)
 
 
 def carry_out_plan(
@@ -80,46 +75,28 @@ def carry_out_plan(
     *,
     placement: Placement | None = None,
     histories: Path | None = None,
-    ended: Callable[[RecipeJob, JobResult, bool], None] | None = None,
-    progress: Callable[[WorkDone], None] | None = None,
+    events: RunEvents | None = None,
 ) -> Outcome:
-    """Run what is not run yet and conclude; `ended` hears of each run and whether it was there before.
+    """Run what is not run yet and conclude.
 
     One by one the runs are made in this process, else in processes of their own with one thread each: by
     default one per core. Runs whose history is in `histories` are not made; those of others are put there.
     """
-    jobs = plan.distinct
+    told = [] if events is None else [events]
     if histories is not None:  # what cannot be written is found before the first run, not after it
         with storage_errors(histories):
             make_directory(histories)
-    found: dict[Path, JobResult] = {}
-    meter = WorkMeter(list(jobs.values()))
-
-    def take(directory: Path, result: JobResult, *, before: bool = False) -> None:
-        found[directory] = result
-        if histories is not None:
-            keep_history(histories, jobs[directory], result)
-        meter.end(jobs[directory], before=before)
-        if ended is not None:
-            ended(jobs[directory], result, before)
-
-    for directory, job in jobs.items():
-        result = there(job, histories)
-        if result is not None:
-            take(directory, result, before=True)
-    meter.begin()
-    left = sorted(
-        (d for d in jobs if d not in found), key=lambda d: (jobs[d].key.seed, -job_seconds(jobs[d]))
-    )
+        told = [_Histories(histories), *told]
+    runs = [RecipeRun(job, histories) for job in plan.distinct.values()]
     placement = placement or Placement(os.cpu_count() or 1)
-    placement = placement._replace(workers=min(placement.workers, max(1, len(left))))
-    look = _throttled(lambda: progress(meter.look()) if progress is not None else None)
-    if placement.one_by_one:
-        for directory in left:
-            take(directory, carry_out(jobs[directory], lambda _row: look()))
-    else:
-        calls = {directory: (jobs[directory],) for directory in left}
-        placement.run(carry_out_alone, calls, plan.directory.parent, take, look)
+    placement = placement._replace(workers=min(placement.workers, max(1, len(runs))))
+    found = run_all(
+        runs,
+        plan.directory.parent,
+        placement,
+        SeveralEvents(*told),
+        order=lambda run: (run.job.key.seed, -run.cost * run.rounds),
+    )
     results = {job.key: found[job.directory] for job in plan.jobs if job.directory in found}
     return conclude(plan, results)
 
@@ -144,15 +121,3 @@ def read_outcome(plan: RecipePlan, histories: Path | None = None) -> Outcome:
         if result is not None:
             results[job.key] = result
     return conclude(plan, results)
-
-
-def _throttled(call: Callable[[], Any]) -> Callable[[], None]:
-    last = time.monotonic()
-
-    def now() -> None:
-        nonlocal last
-        if time.monotonic() - last > _EVERY:
-            last = time.monotonic()
-            call()
-
-    return now

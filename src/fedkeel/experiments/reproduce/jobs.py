@@ -14,7 +14,7 @@ from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.recipes.studies import BoundedRun, CountedCosts, FeatureCounts, StabilityCurves
 from fedkeel.experiments.reproduce.plan import RecipeJob
 from fedkeel.options import SERIAL
-from fedkeel.running.run_directory import read_rows
+from fedkeel.running.run_directory import count_rows, read_rows
 from fedkeel.studies.artifacts import read_or_make, read_part
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ def finished(job: RecipeJob) -> JobResult | None:
         return JobResult(found["rows"] or read_rows(job.directory), found["problem"])
     if job.study is not None or not job.directory.exists():
         return None
-    rows = _planned(job).finished()
-    return None if rows is None else JobResult(rows)
+    trial = _planned(job).finished()
+    return None if trial is None else JobResult(trial.rows)
 
 
 def carry_out(job: RecipeJob, on_row: RowCallback | None = None) -> JobResult:
@@ -61,11 +61,7 @@ def carry_out(job: RecipeJob, on_row: RowCallback | None = None) -> JobResult:
 
 def rounds_done(job: RecipeJob) -> int:
     """Return how many rounds of a job are on disk, quickly: the lines of its metrics."""
-    file = (job.directory if job.study is None else job.directory / FEATURES / "run") / "metrics.jsonl"
-    try:
-        return file.read_bytes().count(b"\n")
-    except OSError:
-        return 0
+    return count_rows(job.directory if job.study is None else job.directory / FEATURES / "run")
 
 
 def _planned(job: RecipeJob) -> PlannedRun:
