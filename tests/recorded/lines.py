@@ -1,13 +1,13 @@
 """The recorded lines, and what they give: each is called in the process, in the order of lines.toml.
 
 What is left out: how far a line is while it works (the shape of progress is no outcome), and stderr, but
-where a line is refused or its entry says `stderr = true`. The machine is one of two cores without data sets.
+where a line is refused; `stderr = true` records what a line says to be there already. The machine is one of
+two cores without data sets.
 """
 
 from __future__ import annotations
 
 import contextlib
-import csv
 import io
 import json
 import os
@@ -18,6 +18,7 @@ import sys
 import tarfile
 import tomllib
 from collections.abc import Iterator
+from csv import reader
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -34,6 +35,7 @@ TABLE: dict[str, Any] = tomllib.loads((HERE / "lines.toml").read_text())
 LINES: list[dict[str, Any]] = TABLE["lines"]
 OLD: dict[str, str] = TABLE["old"]
 _PROGRESS = re.compile(r".+: round \d+/\d+, (?!.*kept from before).*")
+_THERE = re.compile(r"there already|kept from before")
 # what a run, or a finished part of a study, a search or a recipe, has written
 _PART = re.compile(
     r".*\.(jsonl|jsonl\.gz|safetensors|tensors)|(manifest|unchanged|pilot|.*recipe|.*-\d+)\.json"
@@ -61,27 +63,23 @@ class Session:
 
     def outcomes(self, entry: dict[str, Any]) -> dict[str, Outcome]:
         """Call a line; return what it gives by the names of its files."""
-        line = spelling(entry)
-        with (
-            contextlib.chdir(self.directory),
-            mock.patch.dict(os.environ),
-            mock.patch("os.cpu_count", return_value=2),
-        ):
-            for name in [name for name in os.environ if name.startswith("FEDKEEL_")]:
-                del os.environ[name]
-            os.environ.update(XDG_CACHE_HOME=str(self.directory / "cache"), COLUMNS="200")
-            before = _parts(entry)
+        with contextlib.chdir(self.directory), _same_machine(self.directory / "cache"):
+            line, name, before = spelling(entry), entry["id"], _parts(entry)
+            if "page" in entry:
+                Path(entry["page"]).unlink(missing_ok=True)
             code, out, err = self.call(line) if line.startswith("fedkeel ") else self.run(line)
-            found = {entry["id"]: self._told(code, out, err if code or entry.get("stderr") else "", entry)}
+            said = err.splitlines(keepends=True) if code or entry.get("stderr") else []
+            heard = "".join(one for one in said if code or _THERE.search(one))
+            found = {name: self._told(code, out, heard, csv=entry.get("csv", False))}
             if "again" in entry:
                 now = _parts(entry)
-                changed = sorted(name for name in {**before, **now} if before.get(name) != now.get(name))
-                found[f"{entry['id']}.written"] = "\n".join(
-                    [f"{len(before)} parts, of which written:", *changed, ""]
+                written = sorted(part for part in {**before, **now} if before.get(part) != now.get(part))
+                found[f"{name}.written"] = "\n".join(
+                    [f"{len(before)} parts, of which written:", *written, ""]
                 )
             if "page" in entry:
                 document = json.loads(document_in(Path(entry["page"])).to_json())
-                found[f"{entry['id']}.page"] = plain(document, self.directory)
+                found[f"{name}.page"] = plain(document, self.directory)
         return {f"{name}.{'txt' if isinstance(part, str) else 'json'}": part for name, part in found.items()}
 
     def call(self, line: str) -> tuple[int, str, str]:
@@ -99,15 +97,11 @@ class Session:
             exec(compile(source, "<recorded>", "exec"), self.names)
         return 0, out.getvalue(), ""
 
-    def _told(self, code: int, out: str, err: str, entry: dict[str, Any]) -> Outcome:
+    def _told(self, code: int, out: str, err: str, *, csv: bool) -> Outcome:
         here = self.directory
+        told: Any
         try:
-            table = entry.get("csv")
-            told = (
-                plain_table(list(csv.reader(out.splitlines())), here)
-                if table
-                else plain(json.loads(out), here)
-            )
+            told = plain_table(list(reader(out.splitlines())), here) if csv else plain(json.loads(out), here)
         except ValueError:
             parts = {f"exit code {code}": out, "stderr": err}
             return "\n".join(
@@ -117,6 +111,16 @@ class Session:
             )
         said = {"stderr": plain_text(_without_progress(err), here)} if err else {}
         return {"exit code": code, "stdout": told, **said}
+
+
+@contextlib.contextmanager
+def _same_machine(cache: Path) -> Iterator[None]:
+    """Let the machine be one of two cores, that has no data sets and that nobody has set up."""
+    with mock.patch.dict(os.environ), mock.patch("os.cpu_count", return_value=2):
+        for name in [name for name in os.environ if name.startswith("FEDKEEL_")]:
+            del os.environ[name]
+        os.environ.update(XDG_CACHE_HOME=str(cache), COLUMNS="200")
+        yield
 
 
 def spelling(entry: dict[str, Any]) -> str:
