@@ -37,7 +37,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Outc
     return found
 
 
-@pytest.mark.slow(15)
+@pytest.mark.slow(0.1)
 @pytest.mark.parametrize("entry", LINES, ids=IDS)
 def test_a_line_gives_what_is_recorded(entry: dict[str, Any], played: dict[str, dict[str, Outcome]]) -> None:
     made = played[entry["id"]]
@@ -53,7 +53,7 @@ def test_a_line_gives_what_is_recorded(entry: dict[str, Any], played: dict[str, 
     )
 
 
-@pytest.mark.slow(15)
+@pytest.mark.slow(0.1)
 @pytest.mark.parametrize("kind", OLD)
 def test_a_directory_of_version_0_1_is_read_and_nothing_in_it_is_trained_anew(
     kind: str, played: dict[str, dict[str, Outcome]]
@@ -116,7 +116,11 @@ def test_every_kind_of_old_directory_has_its_archive_of_some_kilobytes() -> None
         ("accuracy 18.3 %", "score 18.3 %", False),
         ("3 of 3 runs", "2 of 3 runs", False),
         ("loss 0.00100", "loss 0.00102", False),
-        ("1.0e-05", "1.1e-05", True),
+        ("beta=0.05", "beta=0.1", False),
+        ("beta=0.1", "beta=0.10", True),
+        ("p 0.033", "p 0.034", False),
+        ("p 0.0332", "p 0.0333", True),
+        ("1.02e-05", "1.03e-05", True),
         ("1.0e-05", "1.0e-06", False),
         ("8,857 rounds", "8,858 rounds", True),
         ("a b", "a b c", False),

@@ -74,21 +74,27 @@ def _same(one: Any, other: Any) -> bool:
 def _same_printed(one: str, other: str) -> bool:
     """Tell whether two printed numbers are the same, or a unit of the last digit apart.
 
-    Counts have no tolerance, but for long ones with commas, which are estimates.
+    Counts have no tolerance, but for long ones with commas, which are estimates; nor has what is printed with
+    one or two digits, as a setting is.
     """
     if not (one[:1].isdigit() and other[:1].isdigit()):
         return False
-    if one.isdigit() and other.isdigit():
-        return int(one) == int(other)
     a, b = float(one.replace(",", "")), float(other.replace(",", ""))
-    return math.isclose(a, b, rel_tol=RELATIVE, abs_tol=1.001 * max(_unit(one), _unit(other)))
+    if a == b or (one.isdigit() and other.isdigit()) or min(_digits(one), _digits(other)) < 3:
+        return a == b
+    return math.isclose(a, b, rel_tol=RELATIVE, abs_tol=1.001 * min(_unit(one), _unit(other)))
+
+
+def _digits(number: str) -> int:
+    """Return how many digits of a printed number count."""
+    return len(re.sub(r"\D", "", number.partition("e")[0]).lstrip("0"))
 
 
 def _unit(number: str) -> float:
-    """Return what the last digit of a printed number counts; that of one without a point is not looked at."""
+    """Return what the last digit of a printed number counts; no unit of a count is looked at."""
     mantissa, _, exponent = number.partition("e")
     digits = len(mantissa.partition(".")[2])
-    return 10.0 ** (int(exponent or 0) - digits) if digits else 0.0
+    return 10.0 ** (int(exponent or 0) - digits) if digits or exponent else 0.0
 
 
 def _short(value: Any) -> str:
