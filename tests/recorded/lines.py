@@ -71,7 +71,7 @@ class Session:
             said = err.splitlines(keepends=True) if code or entry.get("stderr") else []
             heard = "".join(one for one in said if code or _THERE.search(one))
             found = {name: self._told(code, out, heard, csv=entry.get("csv", False))}
-            if "again" in entry:
+            if before:
                 now = _parts(entry)
                 written = sorted(part for part in {**before, **now} if before.get(part) != now.get(part))
                 found[f"{name}.written"] = "\n".join(
@@ -129,16 +129,17 @@ def spelling(entry: dict[str, Any]) -> str:
     return line
 
 
-def _parts(entry: dict[str, Any]) -> dict[str, tuple[int, int]]:
-    """Return the files of an old directory that training writes: their sizes, and when they were written.
+def _parts(entry: dict[str, Any]) -> dict[str, bytes | int]:
+    """Return the files of an old directory that training writes, and what tells if it was trained anew.
 
+    Of a run that is its content: a resumed one may be written again as it was, a new one has other timings.
     A search keeps no runs, and its journal notes every look at it.
     """
-    files = (Path("old") / entry["again"]).rglob("*") if "again" in entry else ()
+    kind = entry.get("again", entry.get("keeps"))
+    files = (path for path in (Path("old") / kind).rglob("*") if _PART.fullmatch(path.name)) if kind else ()
     return {
-        str(path): (path.stat().st_size, path.stat().st_mtime_ns)
+        str(path): path.read_bytes() if (path.parent / "timings.jsonl").exists() else path.stat().st_mtime_ns
         for path in files
-        if _PART.fullmatch(path.name)
     }
 
 
