@@ -38,7 +38,7 @@ _PROGRESS = re.compile(r".+: round \d+/\d+, (?!.*kept from before).*")
 _THERE = re.compile(r"there already|kept from before")
 # what a run, or a finished part of a study, a search or a recipe, has written
 _PART = re.compile(
-    r".*\.(jsonl|jsonl\.gz|safetensors|tensors)|(manifest|unchanged|pilot|.*recipe|.*-\d+)\.json"
+    r"(metrics|timings)\.jsonl(\.gz)?|.*\.(safetensors|tensors)|(unchanged|pilot|.*recipe|.*-\d+)\.json"
 )
 
 Outcome = str | dict[str, Any] | list[Any]
@@ -133,7 +133,8 @@ def _parts(entry: dict[str, Any]) -> dict[str, bytes | int]:
     """Return the files of an old directory that training writes, and what tells if it was trained anew.
 
     Of a run that is its content: a resumed one may be written again as it was, a new one has other timings.
-    A search keeps no runs, and its journal notes every look at it.
+    Its table of clients, and with it the manifest, is made again at every end. A search keeps no runs, and its
+    journal notes every look at it.
     """
     kind = entry.get("again", entry.get("keeps"))
     files = (path for path in (Path("old") / kind).rglob("*") if _PART.fullmatch(path.name)) if kind else ()
