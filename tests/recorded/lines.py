@@ -133,8 +133,8 @@ def _parts(entry: dict[str, Any]) -> dict[str, bytes | int]:
     """Return the files of an old directory that training writes, and what tells if it was trained anew.
 
     Of a run that is its content: a resumed one may be written again as it was, a new one has other timings.
-    Its table of clients, and with it the manifest, is made again at every end. A search keeps no runs, and its
-    journal notes every look at it.
+    Its table of clients, and with it the manifest, is made again at every end. A search keeps no runs, and
+    its journal notes every look at it.
     """
     kind = entry.get("again", entry.get("keeps"))
     files = (path for path in (Path("old") / kind).rglob("*") if _PART.fullmatch(path.name)) if kind else ()
