@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
+from commands import COMMANDS, command_of
 from selecting import one_in
 
-from fedkeel.cli import app
 from fedkeel.experiments.experiment import Experiment
 
 ROOT = Path(__file__).parents[2]
@@ -21,20 +19,6 @@ SMALL = [*(word for setting in SETTINGS for word in ("--set", setting)), "--roun
 AS_THEY_STAND = ("methods", "explain", "bounds", "runs", "split")
 MADE_SMALL = {"run": SMALL, "compare": [*SMALL, "--seeds", "1"]}  # of an option given twice the last counts
 ABSENT = ("cifar10", "advice.json", "/data/", "head:6379", "ray")  # what an example has and a test has not
-
-
-def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield every command that does something, with its path on the line."""
-    context = typer.Context(group, info_name="fedkeel")
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        if not hasattr(command, "list_commands") or command.invoke_without_command:
-            yield (*path, name), command
-        if hasattr(command, "list_commands"):
-            yield from commands(command, (*path, name))
-
-
-COMMANDS = dict(commands(typer.main.get_command(app)))
 
 
 def examples(command: Any) -> list[str]:
@@ -72,7 +56,7 @@ DOCUMENTED = documented()
 @pytest.mark.parametrize("line", DOCUMENTED)
 def test_every_line_in_the_docs_parses(line: str) -> None:
     words = arguments(line)
-    path = max((path for path in COMMANDS if tuple(words[: len(path)]) == path), key=len)
+    path = command_of(words)
     assert not COMMANDS[path].make_context(" ".join(path), words[len(path) :]).args
 
 

@@ -1,0 +1,1 @@
+"""What lines give, recorded. `python tests/recorded` writes it anew; tests/test_recorded.py holds it."""
