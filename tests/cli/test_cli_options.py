@@ -56,7 +56,7 @@ SEVERAL = {  # what differs between commands, and how
         "Clients held out of training, to replace others; by default 5.",
     },
     "--parallel": {
-        "Runs at a time; by default one per core.",
+        "Runs at a time; by default one per core (`compare`: one after another).",
         "Trials at a time: they are drawn together, not knowing of each other.",
     },
     "--reducer": {

@@ -85,7 +85,7 @@ Parallel = Annotated[
     typer.Option(
         min=1,
         metavar="N",
-        help="Runs at a time; by default one per core (`compare`: one by one, in this process).",
+        help="Runs at a time; by default one per core (`compare`: one after another).",
     ),
 ]
 ScaleName = Literal["paper", "cpu", "smoke"]
