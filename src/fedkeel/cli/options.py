@@ -88,7 +88,10 @@ Parallel = Annotated[
         help="Runs at a time; by default one per core (`compare`: one after another).",
     ),
 ]
-ScaleName = Literal["paper", "cpu", "smoke"]
+Scale = Annotated[
+    Literal["paper", "cpu", "smoke"],
+    typer.Option(help="paper: as printed; cpu: an hour or two on two cores; smoke: seconds."),
+]
 Reading = Annotated[
     Literal["printed", "authors"],
     typer.Option(
