@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fedkeel.errors import ConfigError, DataError, Stopped, StorageError, TooFewClients
+from fedkeel.errors import ConfigError, DataError, RunsLost, Stopped, StorageError, TooFewClients
 from fedkeel.files import make_directory, storage_errors, write_durably
 from fedkeel.jsonfiles import Shape, json_text, read_object, sealed
 from fedkeel.progress import console
@@ -86,7 +86,7 @@ def resumable(out: Path, new: list[Path] | None = None) -> Iterator[None]:
         yield
     except (KeyboardInterrupt, Stopped) as stop:
         raise Stopped(f"\n{str(stop) or 'stopped'}\ngo on with: {_way_on(out)}") from None
-    except TooFewClients as problem:
+    except (TooFewClients, RunsLost) as problem:
         problem.args = (f"{problem}\ngo on with: {_way_on(out)}",)
         raise
     except (ConfigError, DataError):
