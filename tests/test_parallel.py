@@ -42,7 +42,7 @@ def test_a_worker_that_the_system_kills_halves_how_many_go_on(tmp_path: Path) ->
 @pytest.mark.thorough(8)
 def test_a_run_that_ends_its_process_twice_while_alone_is_given_up_by_name(tmp_path: Path) -> None:
     with pytest.raises(
-        RunsLost, match=r"1 of 3 runs ended their process 2 times .* given up \(b\)"
+        RunsLost, match=r"1 of 3 runs ended their process 2 times while alone, .* given up \(b\)"
     ) as caught:
         made(tmp_path, {"a": 0, "b": 9, "c": 0}, workers=1)
     assert caught.value.exit_code == 5

@@ -64,7 +64,7 @@ def run_in_parallel(
                 del left[first]
     if lost:
         raise RunsLost(
-            f"{len(lost)} of {len(jobs)} runs ended their process {_LAST_TRY} times while they were alone, and "
+            f"{len(lost)} of {len(jobs)} runs ended their process {_LAST_TRY} times while alone, and "
             f"are given up ({', '.join(map(str, lost))}): is there memory enough? The others are finished"
         )
 
