@@ -35,7 +35,7 @@ def _with_short_smoke(
     )
 
 
-_TWELVE = ("FedAvg", "FedLNAG", "FedACG", OURS)
+_TWELVE = ("FedAvg", "FedProx", "FedLNAG", "FedACG", OURS)
 _NINE = ("FedSAGD", "FedACG", "FedLNAG")
 _EIGHT = ("FedAvg", "FedAdam", "FedDyn", "FedLNAG", "FedSAGD")
 _COHORTS: Mapping[str, Settings] = {
