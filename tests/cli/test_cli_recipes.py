@@ -61,10 +61,10 @@ def test_a_dry_run_says_what_would_be_run_and_runs_nothing(fedkeel, tmp_path):
     line = ("reproduce", "fedsagd/table2", "--scale", "smoke", "--only", "emnist", "--dry-run")
     shown = fedkeel(*line, "--out", str(tmp_path / "out")).stdout
     assert "FedAvg" in shown
-    assert "8 of 8 runs are left" in shown
+    assert "10 of 10 runs are left" in shown
     assert not (tmp_path / "out").exists()
     found = json.loads(fedkeel(*line, "--json", "--out", str(tmp_path / "out")).stdout)
-    assert len(found["runs"]) == 8
+    assert len(found["runs"]) == 10
 
 
 @pytest.mark.slow
