@@ -30,6 +30,12 @@ class RunsDisplay(RunEvents):
 
     def __init__(self, out: Path, *, stderr: bool = True, begun: Callable[[], None] = lambda: None) -> None:
         self._out, self._begun = out, begun
+        self._runs: dict[Path, IndependentRun[Any]] = {}
+        self._rounds: dict[Path, int] = {}
+        self._scores: dict[Path, ShownScore | None] = {}
+        self._ends: dict[Path, str] = {}
+        self._done = RunsDone(0, 0, 0, 0, None)
+        self._last_line = time.monotonic()
         self.console = console(stderr=stderr)
         self._notebook = NotebookBar() if self.console.is_jupyter else None
         self._live = (
@@ -37,12 +43,6 @@ class RunsDisplay(RunEvents):
             if self.console.is_terminal
             else None
         )
-        self._runs: dict[Path, IndependentRun[Any]] = {}
-        self._rounds: dict[Path, int] = {}
-        self._scores: dict[Path, ShownScore | None] = {}
-        self._ends: dict[Path, str] = {}
-        self._done = RunsDone(0, 0, 0, 0, None)
-        self._last_line = time.monotonic()
 
     def __enter__(self) -> Self:
         if self._live is not None:
