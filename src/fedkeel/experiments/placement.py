@@ -63,6 +63,10 @@ class Placement(NamedTuple):
         """
         if not jobs:
             return
+        if self.one_by_one:
+            for key, arguments in jobs.items():
+                take(key, function(*arguments))
+            return
         if self.on is None:
             run_in_parallel(function, jobs, self.workers, take, meanwhile)
             return

@@ -195,11 +195,7 @@ def tune(
         asked = {number: _ask(earlier, knobs, _sampler_seed(seed, number)) for number in numbers}
         jobs = {number: (base.table(), knobs, dict(one.params), earlier) for number, one in asked.items()}
         try:
-            if placement.one_by_one:
-                for number, arguments in jobs.items():
-                    take(number, attempt(*arguments))
-            else:
-                placement.run(attempt, jobs, out, take)
+            placement.run(attempt, jobs, out, take)
         except Stopped:
             left = min(number for number in numbers if number not in known)
             raise Stopped(f"stopped in trial {left + 1} of {trials}, which begins anew") from None
