@@ -7,12 +7,21 @@ import json
 
 import pytest
 from rich.console import Console
+from rich.emoji import Emoji
 
 from fedkeel import __version__
+from fedkeel.cli.app import COMMANDS as ALL_COMMANDS
+from fedkeel.cli.app import load_command
 from fedkeel.methods import METHODS
 from fedkeel.progress import RunProgress, shown_time
 
 COMMANDS = ("demo", "compare", "run", "resume", "runs", "show", "methods", "explain")
+
+EVERY_COMMAND = [
+    (name, *word)
+    for name in ALL_COMMANDS
+    for word in [(), *((inner,) for inner in getattr(load_command(name), "commands", ()))]
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -26,6 +35,17 @@ def test_help_lists_the_commands_and_exit_codes(fedkeel):
     text = fedkeel("--help").stdout
     for word in (*COMMANDS, "130 stopped"):
         assert word in text
+
+
+@pytest.mark.parametrize("path", [(), *EVERY_COMMAND], ids=" ".join)
+def test_no_help_has_an_emoji(fedkeel, path):
+    text = fedkeel(*path, "--help").stdout
+    assert not [sign for sign in text if ord(sign) > 0x1F000]
+    assert "mean:A:B" in text or "--measure" not in text
+
+
+def test_rich_would_show_an_emoji_in_the_help_of_measures():
+    assert Emoji.replace("mean:A:B") != "mean:A:B"
 
 
 def test_version(fedkeel):
