@@ -32,6 +32,7 @@ NO_EXPERIMENT = (
     "resume",
     "runs",
     "show",
+    "settings",
     "methods",
     "explain",
     "bounds",
@@ -113,8 +114,15 @@ def call(line):
     assert result.exit_code == 0, result.output
     return result.stdout
 
+from fedkeel.cli.app import load_command
+
 for command in sys.argv[1:]:
-    assert "--patience" in call(f"{command} --help"), command
+    name, *inner = command.split()
+    found = load_command(name)
+    for word in inner:
+        found = found.commands[word]
+    assert "--patience" in {flag for option in found.params for flag in option.opts}, command
+assert "A planted setting." in call("settings patience")
 call("run e.toml --out from-file")
 call("run e.toml --patience 5 --out from-option")
 """

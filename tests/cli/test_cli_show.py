@@ -6,22 +6,15 @@ import io
 import json
 
 import pytest
+from commands import COMMANDS as EVERY_COMMAND
 from rich.console import Console
 from rich.emoji import Emoji
 
 from fedkeel import __version__
-from fedkeel.cli.app import COMMANDS as ALL_COMMANDS
-from fedkeel.cli.app import load_command
 from fedkeel.methods import METHODS
 from fedkeel.progress import RunProgress, shown_time
 
 COMMANDS = ("demo", "compare", "run", "resume", "runs", "show", "methods", "explain")
-
-EVERY_COMMAND = [
-    (name, *word)
-    for name in ALL_COMMANDS
-    for word in [(), *((inner,) for inner in getattr(load_command(name), "commands", ()))]
-]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

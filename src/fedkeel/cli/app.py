@@ -55,6 +55,10 @@ COMMANDS = {
         "watch",
         "Watch runs while they train: curves that grow, alerts, time left, on a page of this machine alone.",
     ),
+    "settings": (
+        "settings",
+        "List the settings of an experiment: key, type, default, meaning, and the option that sets each.",
+    ),
     "methods": (
         "methods",
         "List the methods: the idea, what is sent in units of the model, and the parameters.",
