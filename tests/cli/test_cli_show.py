@@ -12,7 +12,7 @@ from rich.emoji import Emoji
 
 from fedkeel import __version__
 from fedkeel.methods import METHODS
-from fedkeel.progress import RunProgress, shown_time
+from fedkeel.progress import RunProgress, console, shown_time
 
 COMMANDS = ("demo", "compare", "run", "resume", "runs", "show", "methods", "explain")
 
@@ -35,6 +35,11 @@ def test_no_help_has_an_emoji(fedkeel, path):
     text = fedkeel(*path, "--help").stdout
     assert not [sign for sign in text if ord(sign) > 0x1F000]
     assert "mean:A:B" in text or "--measure" not in text
+
+
+def test_what_is_printed_keeps_what_rich_has_an_emoji_for(capsys):
+    console().print("runs/:A:", markup=False)
+    assert capsys.readouterr().out == "runs/:A:\n"
 
 
 def test_rich_would_show_an_emoji_in_the_help_of_measures():
