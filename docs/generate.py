@@ -219,8 +219,8 @@ def _plug_ins() -> list[str]:
         "pull·‖x‖ drags the model to zero; or gain·g + push + pull·(y − anchor) + decay·y (Acar's FedProx, FedACG, pfl). "
         "Weight decay is outside of all three |",
         "| `Work(momentum=, nesterov=)` | number, flag | local momentum on the whole direction, empty at the start of every "
-        "round; for methods without one of their own. `length` in the equations then counts each gradient as often as the "
-        "buffer repeats it, so that control variates stay mean gradients |",
+        "round; for methods without one of their own. `length` in the equations then counts each gradient as often "
+        "as the buffer repeats it, so that control variates stay mean gradients |",
         "| `train(sampling=)` | `fixed`, `bernoulli` | exactly the cohort, or each client with that probability |",
         "| `train(weighting=)` | `uniform`, `samples` | the mean over clients, or by their number of samples; c and h "
         "are then the weighted means too |",

@@ -57,7 +57,7 @@ SEVERAL = {  # what differs between commands, and how
         "Clients held out of training, to replace others; by default 5.",
     },
     "--parallel": {
-        "Runs at a time; by default one per core (`compare`: one by one, in this process).",
+        "Runs at a time; by default one per core (`compare`: one after another).",
         "Trials at a time: they are drawn together, not knowing of each other.",
     },
     "--reducer": {
@@ -74,10 +74,6 @@ SEVERAL = {  # what differs between commands, and how
         "Directory of all recipes' runs; what they share is run once.",
         "Where to write it; by default page.html in DIR, of several report.html here.",
         "Where to write it; by default it is printed.",
-    },
-    "--scale": {
-        "paper: as printed; cpu: an hour or two on two cores; smoke: seconds.",
-        "Scale whose similarity numbers are shown.",
     },
     "--set": {
         "Any setting, as work.lr=0.1; repeatable.",

@@ -168,3 +168,14 @@ def test_a_claim_about_rows_that_are_not_there_is_refused():
         recipe(better("z is above b", "z", "b", "top"))
     with pytest.raises(ValueError, match="names"):
         recipe(replace(ABOVE, columns=("bottom",)))
+
+
+def test_a_claim_about_all_rows_holds_only_where_all_of_them_were_run():
+    """Against one of two others it holds; the other one was not run, so the claim is open."""
+    all_others = better("a is above all others", "a", (), "top")
+    lead = {"a": [80, 81, 82], "b": [70, 71.5, 72]}
+    assert found(all_others, cells("top", **lead, c=[60, 60, 60])).finding == "holds"
+    judged = found(all_others, cells("top", **lead))
+    assert judged.finding == "not resolved"
+    assert judged.why.startswith("holds for 1 of 2 comparisons, the others were not run; a − b, top: +9.8")
+    assert found(all_others, cells("top", a=[60, 60, 60], b=[70, 71.5, 72])).finding == "does not hold"

@@ -88,10 +88,13 @@ Parallel = Annotated[
     typer.Option(
         min=1,
         metavar="N",
-        help="Runs at a time; by default one per core (`compare`: one by one, in this process).",
+        help="Runs at a time; by default one per core (`compare`: one after another).",
     ),
 ]
-ScaleName = Literal["paper", "cpu", "smoke"]
+Scale = Annotated[
+    Literal["paper", "cpu", "smoke"],
+    typer.Option(help="paper: as printed; cpu: an hour or two on two cores; smoke: seconds."),
+]
 Reading = Annotated[
     Literal["printed", "authors"],
     typer.Option(

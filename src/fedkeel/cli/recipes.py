@@ -84,7 +84,7 @@ def recipes(context: typer.Context, as_json: opt.Json = False) -> None:
 def show(
     name: Annotated[str, typer.Argument(help="Recipe, as fedsagd/table2.")],
     reading: opt.Reading = PRINTED,
-    scale: Annotated[opt.ScaleName, typer.Option(help="Scale whose similarity numbers are shown.")] = "cpu",
+    scale: opt.Scale = "cpu",
     as_json: opt.Json = False,
 ) -> None:
     """Show one recipe: settings, the paper's table, claims, assumptions, scales, similarity numbers."""

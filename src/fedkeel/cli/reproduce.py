@@ -45,10 +45,7 @@ def register(app: typer.Typer) -> None:
 
 def reproduce(
     name: Annotated[str, typer.Argument(help="Recipe, as fedsagd/table2; `fedkeel recipes` lists them.")],
-    scale: Annotated[
-        opt.ScaleName,
-        typer.Option(help="paper: as printed; cpu: an hour or two on two cores; smoke: seconds."),
-    ] = "cpu",
+    scale: opt.Scale = "cpu",
     reading: opt.Reading = PRINTED,
     only: Annotated[
         str | None, typer.Option(metavar="SETUP,…", help="Setups to run, as emnist,cifar10; all by default.")
