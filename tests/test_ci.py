@@ -1,4 +1,4 @@
-"""The workflows run what `.ci/run` runs, a part per job, and on the newest Python of the pinned torch too."""
+"""The workflows run the parts of `.ci/run`, also on the newest Python of torch; which tests are thorough."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from selecting import THOROUGH, is_thorough
 
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.y*ml"))
@@ -27,6 +28,19 @@ def parts() -> list[str]:
 
 def lines_of(job: dict[str, Any]) -> list[str]:
     return [step["run"] for step in job["steps"] if "run" in step]
+
+
+def test_a_test_is_thorough_from_a_number_of_seconds_on():
+    slow = pytest.mark.slow
+    assert is_thorough(slow(THOROUGH).mark)
+    assert not is_thorough(slow.mark)  # not measured
+    assert not is_thorough(slow(THOROUGH / 2).mark)
+    assert not is_thorough(slow(10 * THOROUGH, thorough=False).mark)
+
+
+def test_no_test_is_marked_thorough_by_hand():
+    mark = "mark." + "thorough"
+    assert not [path for path in (ROOT / "tests").rglob("*.py") if mark in path.read_text()]
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)

@@ -236,7 +236,7 @@ def test_an_option_that_is_declared_twice_is_a_mistake_of_ours():
     takes_experiment(leave_out=("lr",))(command)
 
 
-@pytest.mark.thorough(9)
+@pytest.mark.slow(9)
 def test_a_setting_that_is_added_to_the_run_options_is_a_key_and_an_option_everywhere(tmp_path):
     (tmp_path / "e.toml").write_text(TINY % "patience = 7")
     words = [" ".join(command) for command in COMMANDS]
