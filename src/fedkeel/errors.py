@@ -55,6 +55,12 @@ class ClientFailed(TooFewClients):
         self.round, self.client = round, client
 
 
+class RunsLost(FedkeelError):
+    """Some of many runs ended the process that made them, as when memory runs out; the others are done."""
+
+    exit_code = 5
+
+
 class StorageError(FedkeelError):
     """A run directory cannot be read or written, or belongs to another experiment."""
 

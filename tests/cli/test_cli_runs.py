@@ -78,8 +78,9 @@ def test_a_sweep_with_one_seed_says_that_there_is_no_interval(fedkeel: Callable)
     assert json.loads(fedkeel("show", "runs/s", "--json").stdout)["table"][0]["interval"] is None
 
 
-def test_resume_says_how_a_sweep_goes_on(fedkeel: Callable) -> None:
+def test_resume_says_how_a_sweep_of_an_older_version_goes_on(fedkeel: Callable) -> None:
     fedkeel(*SWEEP, "--seeds", "1")
+    Path("runs/s/command.json").unlink()
     told = fedkeel("resume", "runs/s", code=6).stderr
     assert "runs/s: holds a sweep: go on with the same `fedkeel sweep` line and --out runs/s" in told
     Path("runs/s/sweep.json").write_text("{}")

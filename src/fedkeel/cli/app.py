@@ -36,7 +36,7 @@ COMMANDS = {
     "run": ("run", "Train one method; options change what the file says, and --set changes anything."),
     "resume": (
         "run",
-        "Go on with a run or a comparison that was stopped; the result is as if it never had been.",
+        "Go on with what was stopped: a run, comparison, sweep, search, study or recipe.",
     ),
     "runs": ("runs", "List the runs below a directory: how far they are and how well they do."),
     "show": (

@@ -12,7 +12,7 @@ import typer
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
 from fedkeel.cli.wide_table import print_table
-from fedkeel.errors import Diverged, Stopped, StorageError, TooFewClients
+from fedkeel.errors import Diverged, RunsLost, Stopped, StorageError, TooFewClients
 from fedkeel.experiments import COMPARISON_FILE
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.progress import console
@@ -112,7 +112,7 @@ def _run_comparison(
     try:
         with RunsDisplay(out, stderr=as_json) as display:
             trials = play(comparison, out, placement, display)
-    except (Stopped, TooFewClients) as problem:
+    except (Stopped, TooFewClients, RunsLost) as problem:
         before = "\n" if isinstance(problem, Stopped) else ""
         problem.args = (f"{before}{problem}\nresume with: fedkeel resume {shlex.quote(str(out))}",)
         raise

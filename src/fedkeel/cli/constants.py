@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
-from fedkeel.cli.resuming import command_line, resumable
+from fedkeel.cli.resuming import command_line, keep_command, resumable
 from fedkeel.cli.stage_progress import StageProgress
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.progress import console, plain_table
@@ -73,8 +74,22 @@ def measure(experiment: Experiment, effort: dict[str, int], out: Path | None) ->
             SERIAL.model_copy(update={"device": experiment.device}),
             effort=Effort(**effort),
             directory=out,
-            progress=stages.update,
+            progress=stages.update if out is None else _keeping_command(out, stages.update),
         )
+
+
+def _keeping_command(out: Path, update: Callable[..., None]) -> Callable[..., None]:
+    """Write down what was asked for with the first progress: then the directory is known to be free."""
+    kept = False
+
+    def told(*arguments: Any, **named: Any) -> None:
+        nonlocal kept
+        if not kept:
+            keep_command(out)
+            kept = True
+        update(*arguments, **named)
+
+    return told
 
 
 def print_constants(found: Findings) -> None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, ge
 
 import typer
 
+from fedkeel.cli.resuming import given_command
 from fedkeel.errors import ConfigError, FedkeelError
 
 if TYPE_CHECKING:
@@ -208,10 +209,12 @@ def takes_experiment(
         def call(**given: Any) -> None:
             values = [(option, given.pop(option.parameter)) for option in options]
             experiment = read_experiment(given.pop("file"), given.pop("settings"), values)
-            command(experiment=experiment, **given)
+            with given_command(command, experiment, given):
+                command(experiment=experiment, **given)
 
         keyword = inspect.Parameter.KEYWORD_ONLY
         call.__name__, call.__doc__ = command.__name__, command.__doc__
+        call.command = command  # type: ignore[attr-defined]  # for `fedkeel resume`
         call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # what typer makes options of
             [parameter.replace(kind=keyword) for parameter in own.values()]
             + [inspect.Parameter(name, keyword, default=None, annotation=a) for name, a in shared.items()]

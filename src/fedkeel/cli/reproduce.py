@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedkeel.cli import options as opt
-from fedkeel.cli.resuming import resumable
+from fedkeel.cli.resuming import given_command, keep_command, missing_directories, resumable
 from fedkeel.errors import ConfigError, Diverged
 from fedkeel.experiments.recipes import find_recipe
 from fedkeel.experiments.recipes.recipe import PRINTED
@@ -75,6 +75,7 @@ def reproduce(
     as_json: opt.Json = False,
 ) -> None:
     """Run a table or figure of a paper: its numbers beside ours, each claim judged, and a page."""
+    asked = dict(locals())
     from fedkeel.experiments.placement import Placement  # noqa: PLC0415  heavy
     from fedkeel.experiments.reproduce.carrying_out import carry_out_plan, there  # noqa: PLC0415  heavy
     from fedkeel.experiments.reproduce.outcome import outcome_text  # noqa: PLC0415
@@ -100,7 +101,11 @@ def reproduce(
     if dry_run:
         _print_dry_run(made, before, workers, as_json=as_json)
         return
-    with resumable(out), RunsDisplay(out) as display:
+    with (
+        given_command(reproduce, None, asked),
+        resumable(made.directory, missing_directories(made.directory)),
+        RunsDisplay(out, begun=lambda: keep_command(made.directory)) as display,
+    ):
         outcome = carry_out_plan(
             made, placement=Placement(workers, on, address), histories=histories, events=display
         )

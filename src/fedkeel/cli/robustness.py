@@ -10,7 +10,7 @@ import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
-from fedkeel.cli.resuming import command_line, missing_directories, resumable
+from fedkeel.cli.resuming import command_line, keep_command, missing_directories, resumable
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.progress import as_lines, console
 
@@ -66,7 +66,10 @@ def robustness(
         measure=measure,
     )
     directory = out or paths.fresh("robustness")
-    with resumable(directory, missing_directories(directory)), RunsDisplay(directory) as display:
+    with (
+        resumable(directory, missing_directories(directory)),
+        RunsDisplay(directory, begun=lambda: keep_command(directory)) as display,
+    ):
         trials = study.play_robustness(made, directory, placement=placement, events=display)
     found = study.robustness_findings(made, trials)
     page = write_study(

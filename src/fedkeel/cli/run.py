@@ -11,11 +11,13 @@ import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
+from fedkeel.cli.resuming import go_on as go_on_with_command
 from fedkeel.columns import shown_events
 from fedkeel.errors import ClientFailed, ConfigError, Diverged, FedkeelError, Stopped, StorageError
 from fedkeel.experiments import COMPARISON_FILE
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.progress import RunProgress, console, shown_time
+from fedkeel.studies import COMMAND_FILE
 
 if TYPE_CHECKING:
     from fedkeel.running.result import Result
@@ -77,13 +79,16 @@ def resume(
     ] = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Go on with a run or a comparison that was stopped; the result is as if it never had been."""
+    """Go on with what was stopped: a run, comparison, sweep, search, study or recipe."""
     if (directory / COMPARISON_FILE).exists():
         from fedkeel.cli.compare import go_on  # noqa: PLC0415
 
         if changes:
             raise ConfigError(f"--set {changes[0]}: {directory} is a comparison; --set is for single runs")
         go_on(directory, rounds, columns, as_json=as_json)
+        return
+    if (directory / COMMAND_FILE).exists():
+        go_on_with_command(directory, rounds=rounds, columns=columns, settings=changes, as_json=as_json)
         return
     paths.refuse_columns(directory, columns)
     kind = paths.kind_of_study(directory)

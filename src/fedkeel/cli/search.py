@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,7 +12,7 @@ import typer
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
 from fedkeel.cli.compare import refuse_diverged
-from fedkeel.cli.resuming import resumable, say_what_is_there
+from fedkeel.cli.resuming import keep_command, resumable, say_what_is_there
 from fedkeel.cli.sweep_page import print_sweep
 from fedkeel.errors import ConfigError
 from fedkeel.experiments.experiment import Experiment
@@ -88,7 +87,7 @@ def sweep(
     placement, experiment = Placement.of(at_once, on, experiment)
     made = Sweep.of(over[0], opt.split_values(values), seeds, experiment, measure=measure, columns=asked)
     directory = out or paths.fresh("sweep")
-    with resumable(directory), RunsDisplay(directory) as display:
+    with resumable(directory), RunsDisplay(directory, begun=lambda: keep_command(directory)) as display:
         trials = play(made, directory, placement=placement, events=display)
     found = report(made, trials, directory)
     write_page(sweep_document(directory), directory / "page.html")
@@ -144,7 +143,11 @@ def tune(
         twice = next(key for key in keys if keys.count(key) > 1)
         raise ConfigError(f"tune: --over {twice} is given twice: it can have one range")
     with resumable(directory):
-        there = partial(say_what_is_there, directory, total=trials, what="trials")
+
+        def there(count: int) -> None:
+            keep_command(directory)
+            say_what_is_there(directory, count, trials, "trials")
+
         found = search(
             experiment,
             read,

@@ -14,7 +14,7 @@ import typer
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
 from fedkeel.cli.constants import EXAMPLES, constants
-from fedkeel.cli.resuming import command_line, missing_directories, resumable, say_what_is_there
+from fedkeel.cli.resuming import command_line, keep_command, missing_directories, resumable, say_what_is_there
 from fedkeel.cli.robustness import EXAMPLES as ROBUSTNESS
 from fedkeel.cli.robustness import robustness
 from fedkeel.cli.study_page import print_interaction, print_stability
@@ -98,6 +98,7 @@ def stability(
     names = [f"{name}, {what}" for name in experiments for what in _runs(pairs)]
     found: dict[str, dict[str, Any]] = {}
     with resumable(directory, new), RunProgress(names, base.rounds, stderr=as_json) as progress:
+        keep_command(directory)
         for number, (name, made) in enumerate(experiments.items()):
             with _named(name):
                 result = study(
@@ -151,6 +152,7 @@ def interaction(
     found: dict[str, list[dict[str, Any]]] = {}
     shown = RunProgress(list(experiments), experiment.rounds, stderr=as_json)
     with resumable(directory, new), shown as progress:
+        keep_command(directory)
         for number, (name, made) in enumerate(experiments.items()):
             progress.begin(number, _rounds_in(folders[name] / "run"))
             rows: list[Row] = []

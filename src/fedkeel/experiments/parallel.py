@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
+import sys
+import threading
+import time
+import warnings
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import active_children, get_context
 from typing import Any, TypeVar
 
-from fedkeel.errors import FedkeelError, Stopped
+from fedkeel.errors import FedkeelError, RunsLost, Stopped
 
 Key = TypeVar("Key", bound=Hashable)
 Found = TypeVar("Found")
 
 _SECONDS = 1.0  # between two calls of `meanwhile`
+_LAST_TRY = 2  # how often a run may end its process while it is alone
+_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of Linux' prctl
 
 
 def run_in_parallel(
@@ -26,15 +35,58 @@ def run_in_parallel(
 ) -> None:
     """Call a function with each job's arguments, `workers` at a time; `take` gets each result as it comes.
 
-    Ctrl-C or an error ends the workers: what they had begun goes on from its checkpoints the next time.
+    Ctrl-C or an error ends the workers: what they had begun goes on from its checkpoints the next time. Where
+    the system kills a worker, as it does when memory runs out, half as many go on, down to one; a run that
+    ends its process twice while it is alone is given up, and `RunsLost` names it once the others are done.
     """
+    left, deaths, lost = dict(jobs), Counter[Key](), list[Key]()
+
+    def finish(key: Key, found: Found) -> None:
+        take(key, found)
+        del left[key]
+
+    while left:
+        try:
+            _run(function, left, workers, finish, meanwhile)
+        except BrokenProcessPool:
+            if workers > 1:
+                workers = max(1, min(workers, len(left)) // 2)
+                warnings.warn(
+                    "the system ended a process that made a run (is there memory enough?): going on with "
+                    f"{workers} at a time",
+                    stacklevel=2,
+                )
+                continue
+            first = next(iter(left))
+            deaths[first] += 1
+            if deaths[first] == _LAST_TRY:
+                lost.append(first)
+                del left[first]
+    if lost:
+        raise RunsLost(
+            f"{len(lost)} of {len(jobs)} runs ended their process {_LAST_TRY} times while alone, and "
+            f"are given up ({', '.join(map(str, lost))}): is there memory enough? The others are finished"
+        )
+
+
+def _run(
+    function: Callable[..., Found],
+    jobs: Mapping[Key, tuple[Any, ...]],
+    workers: int,
+    take: Callable[[Key, Found], None],
+    meanwhile: Callable[[], None] | None,
+) -> None:
+    """Do it until all is done, or a worker has died."""
     others = active_children()
-    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_prepare_worker)
+    context = get_context("spawn")
+    pool = ProcessPoolExecutor(
+        workers, mp_context=context, initializer=_prepare_worker, initargs=(os.getpid(),)
+    )
     try:
         open_jobs = {pool.submit(_call, function, *arguments): key for key, arguments in jobs.items()}
         while open_jobs:
             done, _ = wait(open_jobs, timeout=_SECONDS, return_when=FIRST_COMPLETED)
-            for future in done:
+            for future in sorted(done, key=lambda one: isinstance(one.exception(), BrokenProcessPool)):
                 take(open_jobs.pop(future), future.result())
             if meanwhile is not None:
                 meanwhile()
@@ -58,11 +110,28 @@ def _call(function: Callable[..., Found], *arguments: Any) -> Found:
         raise
 
 
-def _prepare_worker() -> None:
-    """Leave Ctrl-C and a closed terminal to the main process, which ends this one at once."""
+def _prepare_worker(parent: int) -> None:
+    """Leave Ctrl-C and a closed terminal to the main process, which ends this one at once; end with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))
+    _end_with(parent)
     import torch  # noqa: PLC0415  what only reads runs does without
 
     torch.set_num_threads(1)
+
+
+def _end_with(parent: int) -> None:
+    """End this process when its parent has ended, however that was.
+
+    On Linux the system does it, also amid a call of C that never returns; elsewhere a thread looks.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_SECONDS)
+    os._exit(128 + signal.SIGKILL)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -23,10 +23,13 @@ _LINES = 20  # runs in the table of a terminal
 
 
 class RunsDisplay(RunEvents):
-    """Use it as a context; the runs are kept below `out`. `stderr` keeps stdout free for JSON."""
+    """Use it as a context; the runs are kept below `out`. `stderr` keeps stdout free for JSON.
 
-    def __init__(self, out: Path, *, stderr: bool = True) -> None:
-        self._out = out
+    `begun` is called once, when it is known that the runs can be made.
+    """
+
+    def __init__(self, out: Path, *, stderr: bool = True, begun: Callable[[], None] = lambda: None) -> None:
+        self._out, self._begun = out, begun
         self.console = console(stderr=stderr)
         self._notebook = NotebookBar() if self.console.is_jupyter else None
         self._live = (
@@ -54,6 +57,7 @@ class RunsDisplay(RunEvents):
 
     def begin(self, runs: Sequence[IndependentRun[Any]], kept: int) -> None:
         """Take the runs, and say how many of them are there."""
+        self._begun()
         if kept:
             self._print(f"{kept} of {len(runs)} runs are there already in {self._out}")
         self._runs = {run.directory: run for run in runs}
@@ -76,7 +80,8 @@ class RunsDisplay(RunEvents):
         if self._notebook is not None:
             self._show_in_notebook(last=len(self._ends) == len(self._runs))
         elif self._live is None and (not kept or len(self._runs) <= _LINES):
-            self._print(f"{self._about(run)}, {end}")
+            trained = bool(result.rows) and "train_loss" in result.rows[-1]
+            self._print(f"{self._about(run)}, {end}" if trained or problem else f"{run}: {end}")
 
     def progress(self, done: RunsDone, rounds: Mapping[Path, int]) -> None:
         """Show how far all are."""

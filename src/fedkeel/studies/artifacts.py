@@ -19,6 +19,7 @@ from torch import Tensor
 from fedkeel.errors import StorageError
 from fedkeel.files import make_directory, read_whole, storage_errors, write_durably
 from fedkeel.jsonfiles import json_text, sealed
+from fedkeel.studies import COMMAND_FILE
 from fedkeel.studies import STUDY_FILE as FILE
 from fedkeel.studies.description import read_description
 from fedkeel.tomlfile import flat
@@ -111,7 +112,7 @@ def _read(path: Path) -> bytes | None:
 def _description(directory: Path) -> dict[str, Any] | None:
     """Return which study a directory holds, with its settings; None where nothing is finished in it."""
     names = sorted(path.name for path in directory.iterdir()) if directory.exists() else []
-    begun = [name for name in names if name != FILE and not name.startswith(".")]
+    begun = [name for name in names if name not in (FILE, COMMAND_FILE) and not name.startswith(".")]
     if not begun:
         return None
     if FILE not in names:
