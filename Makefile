@@ -47,12 +47,12 @@ imports: $(STAMP)  ## who may import whom
 	$(BIN)/python -m pytest tests/test_imports.py
 
 fast: $(STAMP)  ## tests that are not marked slow, imports among them, and of every table of cases the first
-	$(PYTEST) -m "not slow and not thorough" --cases 1 --hypothesis-profile=check
+	$(PYTEST) -m "not slow" --cases 1 --hypothesis-profile=check
 
 unit: $(STAMP)  ## the tests of `make test`
 	$(PYTEST) -m "not thorough"
 
-thorough: $(STAMP)  ## kills, torture, simulations, statistics and further processes (four minutes)
+thorough: $(STAMP)  ## the tests marked slow(seconds) from a second on: kills, torture, simulations, statistics and further processes (four minutes)
 	$(PYTEST) -m thorough
 
 golden: $(STAMP)  ## write the golden traces anew: a commit of its own, with its reason in the changelog

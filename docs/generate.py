@@ -1,9 +1,9 @@
 """Writes the pages of docs/ that come from the code: `make docs`.
 
-docs/methods.md, an overview, and docs/methods/, a page for each method. All of it follows from the code but for
-the seconds, which are read from docs/methods.json (`make docs DOCS=--measure` measures them again, on a quiet
-machine), and the accuracies of docs/comparison.json (`make docs DOCS=--compare` runs all methods again, half an
-hour). Rounds of all methods are interleaved and the fastest of several counts, so that other work on the machine
+docs/settings.md, the table of all settings; docs/methods.md, an overview, and docs/methods/, a page for each
+method. All of it follows from the code but for the seconds, which are read from docs/methods.json (`make docs
+DOCS=--measure` measures them again, on a quiet machine), and the accuracies of docs/comparison.json (`make docs
+DOCS=--compare` runs all methods again, half an hour). Rounds of all methods are interleaved and the fastest of several counts, so that other work on the machine
 disturbs the ratios little.
 """
 
@@ -22,6 +22,8 @@ from typing import Any
 import torch
 
 import fedkeel as fk
+from fedkeel.cli.settings import HEADINGS, cells
+from fedkeel.experiments.setting_table import PARTS, find_settings
 from fedkeel.explain import Explanation, explain_method
 
 HERE = Path(__file__).parent
@@ -114,7 +116,7 @@ def traffic(make: Any) -> tuple[float, float]:
 
 
 def pages() -> dict[str, str]:
-    """Return docs/methods.md and the pages of all methods, by path."""
+    """Return docs/settings.md, docs/methods.md and the pages of all methods, by path."""
     measured = json.loads(MEASURED.read_text())
     explained = {make.__name__: explain_method(make()) for make in fk.METHODS}
     costs = {
@@ -126,7 +128,25 @@ def pages() -> dict[str, str]:
     }
     made["methods/index.md"] = mp.index_page(list(costs))
     made["methods.md"] = _overview(measured, explained, costs)
+    made["settings.md"] = settings_page()
     return made
+
+
+def settings_page() -> str:
+    """Return docs/settings.md."""
+    lines = [
+        "# Settings",
+        "",
+        "Written by `make docs` from the code; `fedkeel settings` prints the same table, `fedkeel settings work` a part of it.",
+        "A key is set with `--set KEY=VALUE`, in an experiment's file (`lr = 0.05` below `[work]`), or with its option. Every",
+        "command that takes an experiment has these options; its `--help` shows the most common ones. `KEY=none` clears a key.",
+    ]
+    for part, title in PARTS.items():
+        lines += ["", f"## {title}", "", f"| {' | '.join(HEADINGS)} |", "|---" * len(HEADINGS) + "|"]
+        for key, kind, default, option, meaning in map(cells, find_settings(part)):
+            shown = f"`{option}`" if option.startswith("--") else option
+            lines.append(f"| `{key}` | {kind} | `{default}` | {shown} | {meaning} |")
+    return "\n".join([*lines, ""])
 
 
 def _overview(
@@ -231,4 +251,4 @@ if __name__ == "__main__":
     for page, text in written.items():
         (HERE / page).parent.mkdir(exist_ok=True)
         (HERE / page).write_text(text)
-    print(f"wrote docs/methods.md and {len(written) - 1} pages in docs/methods")
+    print(f"wrote docs/settings.md, docs/methods.md and {len(written) - 2} pages in docs/methods")

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 # before torch is imported, and for the processes that tests start: test processes share the cores
@@ -20,6 +20,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # the folder of shared helpers is importable from every test, wherever it lies
 sys.path.insert(0, str(Path(__file__).parent))
+
+from selecting import is_thorough  # noqa: E402  it lies there
 
 # CI judges a change by the same examples every time; at home each run looks at new ones.
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
@@ -66,20 +68,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--cases", type=int, help="run only so many cases of every parametrized test")
 
 
-@pytest.hookimpl(trylast=True)  # after the marks have ruled out theirs
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what `--cases` does not want, and sort the rest.
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
+    """Mark what is thorough; after `-m` leave out what `--cases` does not want, and sort the rest.
 
     Where test processes share the files, begin with the longest: so they end at about the same time.
     """
+    for item in items:
+        if any(map(is_thorough, item.iter_markers("slow"))):
+            item.add_marker("thorough")
+    yield
     if (most := config.getoption("--cases")) is not None:
         _keep_cases(config, items, most)
     if hasattr(config, "workerinput"):
-        seconds: Counter[Path] = Counter()
-        for item in items:
-            mark = item.get_closest_marker("thorough") or item.get_closest_marker("slow")
-            seconds[item.path] += (mark.args or (0.3,))[0] if mark else 0
+        seconds = _seconds_by_file(items)
         items.sort(key=lambda item: -seconds[item.path])
+
+
+def _seconds_by_file(items: list[pytest.Item]) -> Counter[Path]:
+    """Add up what the marks of a file's tests say; the tests of one mark share its seconds."""
+    shared = Counter(id(mark) for item in items for mark in item.iter_markers("slow"))
+    seconds: Counter[Path] = Counter()
+    for item in items:
+        marks = item.iter_markers("slow")
+        parts = (mark.args[0] / shared[id(mark)] if mark.args else 0.3 for mark in marks)
+        seconds[item.path] += max(parts, default=0)
+    return seconds
 
 
 def _keep_cases(config: pytest.Config, items: list[pytest.Item], most: int) -> None:

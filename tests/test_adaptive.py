@@ -33,7 +33,7 @@ def history(method: Any, targets: np.ndarray, loss: Any, lr: float, **options: A
     return fk.train(fk.Task(model, loss, {}), federation, method, work=work, **options).history
 
 
-@pytest.mark.thorough(5)
+@pytest.mark.slow(10)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_where_one_of_a_hundred_clients_moves_the_model_it_stays_as_near_as_fedavg(seed: int) -> None:
     """Moves are noise around the clients' mean; a bound on the offset alone ends 11 % and more away."""
@@ -46,7 +46,7 @@ def test_where_one_of_a_hundred_clients_moves_the_model_it_stays_as_near_as_feda
     assert far(fk.FedInit(fk.Adaptive())) == pytest.approx(far(fk.FedAvg()), rel=0.02)
 
 
-@pytest.mark.thorough(1)
+@pytest.mark.slow(3)
 @pytest.mark.parametrize("cohort", [1, 10, 50])
 def test_where_all_moves_agree_it_is_momentum(cohort: int) -> None:
     """On one slope the velocity is walk/(1 − ρ·(1 − N/C)): faster than FedAvg, and bounded."""

@@ -201,7 +201,7 @@ def convex(classifier: bool) -> tuple[fk.Task, fk.Federation, float, float]:
     return problem.task, pooled, still.history[-1]["loss"], best.history[-1]["loss"]
 
 
-@pytest.mark.thorough(0.35)
+@pytest.mark.slow(10)
 @ALL
 def test_converges_on_a_convex_problem(make: Any) -> None:
     """The loss over all clients' data falls by 90 % of what the best known model gains."""

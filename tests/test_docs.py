@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 import warnings
@@ -10,9 +11,14 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+import typer
+from typer.testing import CliRunner
 
 import fedkeel as fk
 from fedkeel.experiments.expression import parse_method
+from fedkeel.experiments.placement import ONE_BY_ONE
+from fedkeel.experiments.reproduce.carrying_out import carry_out_plan
+from fedkeel.experiments.reproduce.plan import plan
 
 ROOT = Path(__file__).parents[1]
 
@@ -22,8 +28,30 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def test_the_method_in_contributing_is_the_example() -> None:
-    (shown,) = blocks("CONTRIBUTING.md", "python")
+    shown, _, _ = blocks("CONTRIBUTING.md", "python")
     assert shown.strip() in (ROOT / "examples" / "own_method.py").read_text()
+
+
+@pytest.mark.slow
+def test_the_recipe_in_contributing_runs(tmp_path: Path) -> None:
+    names: dict[str, Any] = {}
+    exec(blocks("CONTRIBUTING.md", "python")[1], names)
+    recipe = names["TABLE_1"]
+    outcome = carry_out_plan(plan(recipe, "smoke", tmp_path), placement=ONE_BY_ONE)
+    assert {one.claim.text for one in outcome.claims} == {"SCAFFOLD is better than FedAvg"}
+    assert all(cell.scores for cell in outcome.cells.values())
+
+
+@pytest.mark.slow
+def test_the_study_in_contributing_runs() -> None:
+    names: dict[str, Any] = {"__name__": "study"}
+    exec(blocks("CONTRIBUTING.md", "python")[2], names)
+    app = typer.Typer()
+    app.command()(names["rise"])
+    line = "--method fedavg --method scaffold --clients 4 --cohort 2 --steps 1 --rounds 3 --json"
+    done = CliRunner().invoke(app, line.split(), catch_exceptions=False)
+    found = json.loads(done.stdout)
+    assert {name: one["round"] in (1, 2) for name, one in found.items()} == {"fedavg": True, "scaffold": True}
 
 
 @pytest.mark.slow

@@ -24,9 +24,17 @@ def generator() -> dict[str, Any]:
 @pytest.mark.slow
 def test_the_pages_of_methods_are_their_generators_output(generator: dict[str, Any]) -> None:
     made = generator["pages"]()
-    assert {f"methods/{path.name}" for path in (DOCS / "methods").iterdir()} == set(made) - {"methods.md"}
+    assert {f"methods/{path.name}" for path in (DOCS / "methods").iterdir()} == set(made) - {
+        "methods.md",
+        "settings.md",
+    }
     for page, text in made.items():
         assert (DOCS / page).read_text() == text, f"{page}: run `make docs` and commit the pages"
+
+
+def test_the_page_of_settings_is_what_the_code_gives(generator: dict[str, Any]) -> None:
+    made = generator["settings_page"]()
+    assert (DOCS / "settings.md").read_text() == made, "run `make docs` and commit the page"
 
 
 def test_the_results_of_methods_are_of_methods_and_pages_that_exist() -> None:

@@ -42,7 +42,7 @@ def differences(found: Any, golden: Any, tolerance: float, path: str = "") -> li
 @pytest.mark.parametrize(
     "name",
     [
-        *(pytest.param(name, marks=pytest.mark.slow(6)) for name in LONG),
+        *(pytest.param(name, marks=pytest.mark.slow(6, thorough=False)) for name in LONG),
         *(name for name in FILES if name not in LONG),
     ],
 )

@@ -138,7 +138,7 @@ def distance_to_optimum(algorithm: Any, rounds: int) -> float:
     return float(np.abs(result.server.x.numpy() - problem.reference.optimum(problem.clients)).max())
 
 
-@pytest.mark.thorough(0.6)
+@pytest.mark.slow(1.2)
 @pytest.mark.parametrize(
     ("algorithm", "rounds"),
     [(fk.SCAFFOLD(), 45), (fk.FedDyn(0.4), 110), (fk.FedDyn(1.0), 55), (fk.relaxed(fk.SCAFFOLD(), 0.05), 45)],

@@ -43,14 +43,14 @@ def check_ends(found: dict[str, Any]) -> None:
         assert end == found["whole"]
 
 
-@pytest.mark.slow(4)
+@pytest.mark.slow(8, thorough=False)
 @pytest.mark.parametrize("name", AT_RANDOM)
 def test_a_run_that_is_killed_at_random_resumes_to_the_same_bit(at_random: Report, name: str) -> None:
     assert at_random[name]["kills"] > 6
     check_ends(at_random[name])
 
 
-@pytest.mark.thorough(11)
+@pytest.mark.slow(22)
 @pytest.mark.parametrize("name", BEFORE_EVERY_CHANGE)
 def test_a_run_that_is_killed_before_a_change_of_the_disk_does_too(
     before_every_change: Report, name: str
@@ -61,7 +61,7 @@ def test_a_run_that_is_killed_before_a_change_of_the_disk_does_too(
     check_ends(found)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow(22)  # alone: the runs are those of the test above
 def test_what_the_kept_memories_are_the_other_run_leaves_out(before_every_change: Report) -> None:
     kept, without = (before_every_change[name]["whole"] for name in BEFORE_EVERY_CHANGE)
     assert (kept["left out"], without["left out"]) == (0, len(kept["memories"]))

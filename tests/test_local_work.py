@@ -137,7 +137,7 @@ def test_the_stacked_engine_walks_as_the_serial_one(way, method, make):
     np.testing.assert_allclose(*ends, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.thorough(34)
+@pytest.mark.slow(34)
 def test_a_compiled_walk_with_momentum_and_a_schedule_is_the_serial_one():
     problem, work = tiny_net(SIZES), WALKS["Nesterov, scheduled"]
     serial, stacked = (

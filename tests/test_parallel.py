@@ -32,14 +32,14 @@ def made(tmp_path: Path, deaths: dict[str, int], workers: int) -> dict[str, str]
     return found
 
 
-@pytest.mark.thorough(6)
+@pytest.mark.slow(6)
 def test_a_worker_that_the_system_kills_halves_how_many_go_on(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=r"ended a process that made a run .*: going on with 1 at a time"):
         found = made(tmp_path, {"a": 0, "b": 1, "c": 0, "d": 0}, workers=2)
     assert found == {"a": "A", "b": "B", "c": "C", "d": "D"}
 
 
-@pytest.mark.thorough(8)
+@pytest.mark.slow(8)
 def test_a_run_that_ends_its_process_twice_while_alone_is_given_up_by_name(tmp_path: Path) -> None:
     with pytest.raises(
         RunsLost, match=r"1 of 3 runs ended their process 2 times while alone, .* given up \(b\)"
@@ -49,7 +49,7 @@ def test_a_run_that_ends_its_process_twice_while_alone_is_given_up_by_name(tmp_p
     assert sorted(path.name for path in tmp_path.iterdir()) == ["b-0", "b-1"]
 
 
-@pytest.mark.thorough(4)
+@pytest.mark.slow(4)
 def test_a_run_that_ends_its_process_once_goes_on(tmp_path: Path) -> None:
     assert made(tmp_path, {"a": 1}, workers=1) == {"a": "A"}
 
@@ -82,7 +82,7 @@ def waited(condition: object, seconds: float) -> bool:
     return False
 
 
-@pytest.mark.thorough(15)
+@pytest.mark.slow(15)
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
 def test_a_command_that_is_killed_leaves_no_worker_and_goes_on(tmp_path: Path) -> None:
     line = [sys.executable, "-m", "fedkeel", "sweep", "--over", "work.lr", "--values", "0.01,0.1"]

@@ -201,7 +201,7 @@ def test_epsilon_of_fixed_cohorts_by_hand(noise: float) -> None:
     assert known == pytest.approx(math.log(1 - q + q * math.exp(rho)), rel=1e-4)
 
 
-@pytest.mark.parametrize("noise", one_in(4, [0.5, 1.0, 4.0, 30.0], pytest.mark.thorough(0.5)))
+@pytest.mark.parametrize("noise", one_in(4, [0.5, 1.0, 4.0, 30.0], pytest.mark.slow(6)))
 @pytest.mark.parametrize(("clients", "cohort"), [(2, 1), (50, 20), (1000, 20), (1000, 1000)])
 @pytest.mark.slow
 def test_a_secret_draw_more_noise_and_fewer_rounds_cost_no_privacy(

@@ -37,7 +37,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Outc
     return found
 
 
-@pytest.mark.slow(0.1)
+@pytest.mark.slow(14, thorough=False)
 @pytest.mark.parametrize("entry", LINES, ids=IDS)
 def test_a_line_gives_what_is_recorded(entry: dict[str, Any], played: dict[str, dict[str, Outcome]]) -> None:
     made = played[entry["id"]]
@@ -53,7 +53,7 @@ def test_a_line_gives_what_is_recorded(entry: dict[str, Any], played: dict[str, 
     )
 
 
-@pytest.mark.slow(0.1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", OLD)
 def test_a_directory_of_version_0_1_is_read_and_nothing_in_it_is_trained_anew(
     kind: str, played: dict[str, dict[str, Outcome]]

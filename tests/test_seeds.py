@@ -125,7 +125,7 @@ for factor, rounds in zip(sys.argv[2::2], sys.argv[3::2], strict=True):
 """
 
 
-@pytest.mark.thorough(6)
+@pytest.mark.slow(6)
 def test_own_transforms_augmentations_losses_and_reducers_resume_in_another_process(tmp_path):
     script = tmp_path / "own.py"
     script.write_text(OWN)

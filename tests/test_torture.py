@@ -11,7 +11,7 @@ import pytest
 TORTURE = Path(__file__).parents[1] / "torture"
 
 
-@pytest.mark.thorough(4)
+@pytest.mark.slow(12)
 @pytest.mark.parametrize(("name", "count"), [("damage", 60), ("disk", 12), ("configurations", 100)])
 def test_a_small_part_of_a_row_holds(
     name: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.thorough(6)
+@pytest.mark.slow(18)
 @pytest.mark.parametrize(("name", "count"), [("clients", 6), ("divergence", 8), ("workers", 2)])
 def test_a_small_part_of_a_row_holds(
     name: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -26,7 +26,7 @@ def test_a_small_part_of_a_row_holds(
     assert tally.exact > 0
 
 
-@pytest.mark.thorough(16)
+@pytest.mark.slow(16)
 def test_signals_end_a_run_where_nothing_is_lost(tmp_path: Path) -> None:
     """In a process of its own: the row forks."""
     line = [sys.executable, str(ROOT / "torture" / "run.py"), "--rows", "signals", "--count", "5"]

@@ -8,8 +8,20 @@ cannot change, compares by content, and whose `repr` is an expression that
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast, dataclass_transform
+from collections.abc import Callable, Mapping, Sequence
+from types import NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_origin,
+)
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
@@ -19,6 +31,7 @@ from fedkeel.errors import ConfigError, FedkeelError, did_you_mean
 _SHOWN = 200  # characters of a value in a message
 
 _QUIET = "quiet at its default"
+_WORDS = {float: "a number", int: "a whole number", bool: "True or False", NoneType: "None"}
 
 T = TypeVar("T")
 
@@ -80,7 +93,7 @@ def _told(value: Any) -> dict[str, tuple[Any, Any]]:
     return {
         name: (own, knob)
         for name, (own, knob) in given.items()
-        if not (_QUIET in knob.metadata and own == knob.default)
+        if not (_QUIET in knob.metadata and own == getattr(knob.default, "default", knob.default))
     }
 
 
@@ -89,12 +102,40 @@ def told(value: Any) -> dict[str, Any]:
     return {name: own for name, (own, _) in _told(value).items()}
 
 
-def added(default: Any) -> Any:
+def added(default: Any, description: str | None = None) -> Any:
     """Declare an argument that came later: at its default, `repr` leaves it out.
 
     A run is known by its method's `repr`, so runs that were begun before the argument existed can go on.
     """
-    return dataclasses.field(default=default, metadata={_QUIET: True})
+    declared = default if description is None else Field(default, description=description)
+    return dataclasses.field(default=declared, metadata={_QUIET: True})
+
+
+def allowed(
+    kind: Any,
+    limits: Sequence[Any],
+    words: Mapping[Any, str] = _WORDS,
+    written: Callable[[Any], str] = repr,
+) -> str:
+    """Say in words what an argument may be, from its type and the limits beside it.
+
+    `words` names types; `written` writes the choices of a literal.
+    """
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        more = (limit for part in parts[1:] for limit in getattr(part, "metadata", [part]))
+        return allowed(parts[0], [*limits, *more], words, written)
+    if origin is Literal:
+        return " or ".join(map(written, parts))
+    if origin in (UnionType, Union):
+        return ", ".join(allowed(part, [], words, written) for part in parts)
+    bounds = [
+        f"{sign} {getattr(limit, name):g}"
+        for name, sign in (("gt", "above"), ("ge", "from"), ("lt", "below"), ("le", "up to"))
+        for limit in limits
+        if getattr(limit, name, None) is not None
+    ]
+    return " ".join([words.get(kind, getattr(kind, "__name__", str(kind))), *bounds])
 
 
 class FrozenModel(BaseModel):

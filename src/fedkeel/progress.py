@@ -34,7 +34,8 @@ _TRAINING = "train loss"  # shown where nothing is evaluated
 def console(*, stderr: bool = False) -> Console:
     """Return a console; without a terminal lines are not cut to its width."""
     stream = sys.stderr if stderr else sys.stdout
-    return Console(file=stream, highlight=False, width=None if stream.isatty() else _PLAIN_WIDTH)
+    width = None if stream.isatty() else _PLAIN_WIDTH
+    return Console(file=stream, highlight=False, emoji=False, width=width)
 
 
 def plain_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:

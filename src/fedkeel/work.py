@@ -6,7 +6,7 @@ from itertools import accumulate, pairwise
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 
 from fedkeel.errors import ConfigError
 from fedkeel.frozen import Count, Fraction, NonNegative, Positive, UnitInterval, added, frozen
@@ -62,19 +62,29 @@ class Work:
     steps instead of plain ones.
     """
 
-    epochs: Count | None = None
-    steps: Count | None = None
-    batch_size: Count | None = None
-    lr: Positive = 0.1
-    lr_decay: UnitInterval = 1.0
-    weight_decay: NonNegative = 0.0
-    clip: Positive | None = None
-    clip_on: Literal["gradient", "direction", "corrected"] = "gradient"
-    schedule: Annotated[ScheduleFunction | None, BeforeValidator(read_schedule)] = None
-    last_batch: Literal["keep", "drop", "merge"] = "keep"
-    optimizer: AdamW | None = None
-    momentum: Fraction = added(0.0)
-    nesterov: bool = added(False)
+    epochs: Count | None = Field(None, description="Local epochs per round.")
+    steps: Count | None = Field(None, description="Local steps per round, instead of epochs.")
+    batch_size: Count | None = Field(None, description="Minibatch size, or all of a client's data.")
+    lr: Positive = Field(0.1, description="Local learning rate.")
+    lr_decay: UnitInterval = Field(1.0, description="Factor on the local learning rate after every round.")
+    weight_decay: NonNegative = Field(0.0, description="L2 term of every local step.")
+    clip: Positive | None = Field(None, description="Largest norm of what clip_on names.")
+    clip_on: Literal["gradient", "direction", "corrected"] = Field(
+        "gradient",
+        description="What is clipped: the minibatch gradient; the direction but for its terms in y (a large "
+        "pull then drags the model to zero); or corrected: the direction with them, but for weight decay.",
+    )
+    schedule: Annotated[ScheduleFunction | None, BeforeValidator(read_schedule)] = Field(
+        None, description='Learning-rate schedule, as "Drop(at=50)", "DecayPerEpoch(0.9, 5)" or InverseRoot.'
+    )
+    last_batch: Literal["keep", "drop", "merge"] = Field(
+        "keep", description="What becomes of samples left over at the end of an epoch: keep, drop or merge."
+    )
+    optimizer: AdamW | None = Field(
+        None, description='Kind of local steps, as "AdamW(weight_decay=0.1)"; plain ones by default.'
+    )
+    momentum: Fraction = added(0.0, "Local momentum, with an empty buffer in every round.")
+    nesterov: bool = added(False, "Take that momentum as Nesterov's.")
 
     def __post_init__(self) -> None:
         if (self.epochs is None) == (self.steps is None):

@@ -16,7 +16,7 @@ from fedkeel.experiments.experiment import Experiment
 ROOT = Path(__file__).parents[2]
 SETTINGS = ("data.clients=10", "cohort=2", "work.epochs=1", "engine=serial")
 SMALL = [*(word for setting in SETTINGS for word in ("--set", setting)), "--rounds", "1"]
-AS_THEY_STAND = ("methods", "explain", "bounds", "runs", "split")
+AS_THEY_STAND = ("methods", "explain", "bounds", "runs", "settings", "split")
 MADE_SMALL = {"run": SMALL, "compare": [*SMALL, "--seeds", "1"]}  # of an option given twice the last counts
 ABSENT = ("cifar10", "advice.json", "/data/", "head:6379", "ray")  # what an example has and a test has not
 

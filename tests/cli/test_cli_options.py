@@ -32,6 +32,7 @@ NO_EXPERIMENT = (
     "resume",
     "runs",
     "show",
+    "settings",
     "methods",
     "explain",
     "bounds",
@@ -109,8 +110,15 @@ def call(line):
     assert result.exit_code == 0, result.output
     return result.stdout
 
+from fedkeel.cli.app import load_command
+
 for command in sys.argv[1:]:
-    assert "--patience" in call(f"{command} --help"), command
+    name, *inner = command.split()
+    found = load_command(name)
+    for word in inner:
+        found = found.commands[word]
+    assert "--patience" in {flag for option in found.params for flag in option.opts}, command
+assert "A planted setting." in call("settings patience")
 call("run e.toml --out from-file")
 call("run e.toml --patience 5 --out from-option")
 """
@@ -228,7 +236,7 @@ def test_an_option_that_is_declared_twice_is_a_mistake_of_ours():
     takes_experiment(leave_out=("lr",))(command)
 
 
-@pytest.mark.thorough(9)
+@pytest.mark.slow(9)
 def test_a_setting_that_is_added_to_the_run_options_is_a_key_and_an_option_everywhere(tmp_path):
     (tmp_path / "e.toml").write_text(TINY % "patience = 7")
     words = [" ".join(command) for command in COMMANDS]

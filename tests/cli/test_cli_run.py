@@ -86,7 +86,7 @@ def test_a_finished_run_goes_on_with_its_clients_memories_where_they_were_kept(t
     assert found["rounds"] == 6
 
 
-@pytest.mark.slow(7)
+@pytest.mark.slow(7, thorough=False)
 def test_ctrl_c_checkpoints_and_resume_gives_the_uninterrupted_run(fedkeel):
     whole = json.loads(fedkeel("run", *LONG, "--json", "--out", "whole").stdout)
     command = [sys.executable, "-m", "fedkeel", "run", *LONG, "--out", "cut"]

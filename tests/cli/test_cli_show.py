@@ -6,11 +6,13 @@ import io
 import json
 
 import pytest
+from commands import COMMANDS as EVERY_COMMAND
 from rich.console import Console
+from rich.emoji import Emoji
 
 from fedkeel import __version__
 from fedkeel.methods import METHODS
-from fedkeel.progress import RunProgress, shown_time
+from fedkeel.progress import RunProgress, console, shown_time
 
 COMMANDS = ("demo", "compare", "run", "resume", "runs", "show", "methods", "explain")
 
@@ -26,6 +28,22 @@ def test_help_lists_the_commands_and_exit_codes(fedkeel):
     text = fedkeel("--help").stdout
     for word in (*COMMANDS, "130 stopped"):
         assert word in text
+
+
+@pytest.mark.parametrize("path", [(), *EVERY_COMMAND], ids=" ".join)
+def test_no_help_has_an_emoji(fedkeel, path):
+    text = fedkeel(*path, "--help").stdout
+    assert not [sign for sign in text if ord(sign) > 0x1F000]
+    assert "mean:A:B" in text or "--measure" not in text
+
+
+def test_what_is_printed_keeps_what_rich_has_an_emoji_for(capsys):
+    console().print("runs/:A:", markup=False)
+    assert capsys.readouterr().out == "runs/:A:\n"
+
+
+def test_rich_would_show_an_emoji_in_the_help_of_measures():
+    assert Emoji.replace("mean:A:B") != "mean:A:B"
 
 
 def test_version(fedkeel):

@@ -101,7 +101,7 @@ def test_a_stdout_that_is_closed_full_or_not_read_ends_without_a_traceback(redir
     assert (done.returncode, done.stderr) == (code, told)
 
 
-@pytest.mark.thorough(9)
+@pytest.mark.slow(9)
 def test_a_stderr_that_cannot_be_written_changes_no_exit_code_and_stops_no_run(tmp_path):
     for line, code in (("explain foo", 2), ("run --rounds 1 --steps 1 --clients 4 --cohort 2 --json", 0)):
         whole = f"{sys.executable} -m fedkeel {line} 2> /dev/full"

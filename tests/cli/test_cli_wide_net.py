@@ -196,7 +196,7 @@ def test_a_wrong_line_gets_its_message_and_exit_code_and_leaves_nothing(row: Row
     one_in(
         6,
         [row for row in ROWS if row.code != Diverged.exit_code][:: len(ROWS) // 6],
-        pytest.mark.thorough(2.5),
+        pytest.mark.slow(12),
     ),
     ids=lambda row: row.line,
 )

@@ -194,7 +194,7 @@ def test_every_method_walks_as_exactly_as_a_textbook(name: str) -> None:
     assert error(name, logistic, "serial") < 1.25
 
 
-@pytest.mark.parametrize("name", one_in(5, KINDS, pytest.mark.thorough(0.3)))
+@pytest.mark.parametrize("name", one_in(5, KINDS, pytest.mark.slow(3)))
 @pytest.mark.slow
 def test_every_kind_of_stacked_step_does_too(name: str) -> None:
     assert error(name, logistic, "stacked-uncompiled") < 1.25
@@ -206,7 +206,7 @@ def test_stacked_networks_do_too(name: str) -> None:
     assert error(name, network, "stacked-uncompiled") < 1.25
 
 
-@pytest.mark.thorough(1)
+@pytest.mark.slow(2)
 @pytest.mark.parametrize("engine", ["serial", "stacked-uncompiled"])
 def test_a_momentum_near_one_is_more_exact_than_as_a_factor(
     engine: str, monkeypatch: pytest.MonkeyPatch

@@ -16,7 +16,7 @@ from fedkeel.running.run_reading import read_rows
 LOST = ["round 0, client 1: run again elsewhere (its node was lost)"]
 
 
-@pytest.mark.slow(3)
+@pytest.mark.slow(3, thorough=False)
 def test_lost_workers_are_a_line_of_the_history_beside_the_timings(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(JobEngine, "lost_workers", lambda self: LOST)
     clients = [(torch.randn(4, 3), torch.arange(4) % 2) for _ in range(2)]

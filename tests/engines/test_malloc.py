@@ -59,7 +59,7 @@ def run(program: str, *arguments: str, **environment: str) -> list[str]:
     ).stdout.splitlines()
 
 
-@pytest.mark.thorough(5)
+@pytest.mark.slow(5)
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library has no such switch")
 def test_freed_memory_is_used_again_without_page_faults() -> None:
     """By what `keep_freed_memory` returns twice, and the page faults of asking for 40 MB 20 times."""

@@ -183,7 +183,7 @@ def failures(told: str) -> int:
     return told.count("Traceback") - sum(map(told.count, chained))
 
 
-@pytest.mark.thorough(8)
+@pytest.mark.slow(23)
 @pytest.mark.parametrize(
     "name",  # that of the start first: it has a time limit
     ["interrupted while starting", "interrupted", "interrupted while evaluating"],
@@ -203,7 +203,7 @@ def test_an_interrupt_ends_all_processes(name, scripts):
     assert failures(told) == 1
 
 
-@pytest.mark.thorough(4)
+@pytest.mark.slow(4)
 def test_an_interrupt_while_the_fork_server_starts_ends_it_too(scripts):
     script = scripts["interrupted at once"].process
     assert script.stdout.readline() == "begun\n"
@@ -214,7 +214,7 @@ def test_an_interrupt_while_the_fork_server_starts_ends_it_too(scripts):
     assert failures(told) == 1
 
 
-@pytest.mark.thorough(4)
+@pytest.mark.slow(8)
 @pytest.mark.parametrize("name", ["killed", "killed while evaluating"])
 def test_nothing_outlives_a_main_process_that_is_killed(name, scripts):
     script, directory = scripts[name]

@@ -199,7 +199,7 @@ def test_a_worker_that_dies_while_evaluating_changes_nothing(tmp_path):
     assert died == rows("serial", mlp(), federation, metric=Mortal(tmp_path, deaths=0))
 
 
-@pytest.mark.thorough(5)
+@pytest.mark.slow(5)
 def test_samples_that_keep_killing_workers_are_named(tmp_path):
     federation = fk.Federation.from_arrays(clients(20, FEATURES), draw(1500, FEATURES))
     told = r"evaluation, samples \d+ to \d+ of the test set: 3 worker processes died .*SIGKILL"

@@ -220,7 +220,7 @@ def test_workers_killed_or_stopped_between_rounds_are_replaced(quickly):
     assert_equal(session, play("serial", fk.SCAFFOLD(), rounds=3))
 
 
-@pytest.mark.thorough(5)
+@pytest.mark.slow(5)
 def test_workers_outlive_a_fork_server_that_is_killed_and_end_with_the_run():
     options = {"rounds": 3, "cohort": 19, "work": WORK, "engine": "processes", "workers": 2}
     federation = fk.Federation.from_arrays(clients(), augment=jitter)
@@ -263,7 +263,7 @@ def test_a_client_that_never_comes_to_an_end_is_overdue(monkeypatch):
     assert session.history[0]["left_out"] == [told]
 
 
-@pytest.mark.thorough(3)
+@pytest.mark.slow(7)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_client_that_keeps_killing_its_workers_is_named(tmp_path, quickly, number):
     told = {signal.SIGKILL: "SIGKILL", signal.SIGSTOP: "it hung for"}[number]

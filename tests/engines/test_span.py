@@ -126,7 +126,7 @@ def test_clipping_the_corrected_direction_stays_outside(spans: list[span.SpanWal
     assert not spans
 
 
-@pytest.mark.thorough(9)
+@pytest.mark.slow(9)
 def test_a_compiled_step_does_too(spans: list[span.SpanWalk]) -> None:
     assert distance(logistic(), pictures(), fk.SCAFFOLD(), how="stacked") < 1e-10
     assert spans

@@ -136,7 +136,7 @@ def test_what_is_refused_says_why(layer: nn.Module, sizes: list[int], reason: st
     assert reason in str(problem.value)
 
 
-@pytest.mark.thorough(4)
+@pytest.mark.slow(4)
 def test_a_compiled_step_changes_statistics_too() -> None:
     task, federation = narrow(), flat(SIZES)
     one, other = (

@@ -67,7 +67,7 @@ def test_every_probe_sees_what_it_sees_on_serial(method: Any) -> None:
     assert stacked.history[-1]["costs/forwards"] == serial.history[-1]["costs/forwards"] > 0
 
 
-@pytest.mark.thorough(1.2)
+@pytest.mark.slow(4)
 @pytest.mark.parametrize("method", [fk.FedAvg(), fk.FedSAM(rho=0.1), fk.FedLNAG()], ids=repr)
 def test_probes_see_the_same_where_steps_are_compiled(method: Any) -> None:
     probes = probes_for(method)

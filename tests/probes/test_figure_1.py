@@ -8,7 +8,7 @@ import fedkeel as fk
 from fedkeel.probes import Cosine, Diversity
 
 
-@pytest.mark.thorough(8)
+@pytest.mark.slow(8)
 def test_fedavg_has_the_highest_diversity_and_cosine_feddyn_and_scaffold_low() -> None:
     """Ten unlike clients, all of them in every round; means over rounds 8 to 14."""
     federation = fk.data.load("digits").split(fk.DirichletByClass(0.3), clients=10, seed=0)

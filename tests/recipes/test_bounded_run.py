@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 SMALL = ProblemSettings(clients=3, samples=2, inputs=8, units=96, rounds=30, points=4, close=2)
 
 
-@pytest.mark.thorough(1)
+@pytest.mark.slow(3)
 @pytest.mark.parametrize("batch_size", [None, 1])
 def test_a_wide_relu_network_stays_under_the_bound(batch_size):
     noisy = batch_size is not None

@@ -167,7 +167,7 @@ def test_the_page_and_the_numbers_are_written(tmp_path):
     assert len(numbers["runs"]) == 4
 
 
-@pytest.mark.thorough(11)
+@pytest.mark.slow(11)
 def test_runs_side_by_side_give_the_same_numbers(tmp_path):
     alone = carry_out_plan(cpu(tmp_path / "alone"), placement=ONE_BY_ONE)
     together = carry_out_plan(cpu(tmp_path / "together"), placement=Placement(2))

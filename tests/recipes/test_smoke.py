@@ -17,7 +17,7 @@ from fedkeel.experiments.reproduce.plan import plan
 SOME = ("poster/costs", "rethinking/figure8")
 ALL = os.environ.get("FEDKEEL_RECIPES") == "all"
 
-pytestmark = pytest.mark.thorough(2)
+pytestmark = pytest.mark.slow(4)
 
 
 @pytest.fixture(scope="session")

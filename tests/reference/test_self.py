@@ -9,7 +9,7 @@ from .local import Local, weighted_mean
 from .methods import METHODS, simulate
 from .problems import LeastSquares, TinyNet
 
-pytestmark = pytest.mark.thorough(0.03)  # the reference changes seldom
+pytestmark = pytest.mark.slow(5)  # the reference changes seldom
 
 SIZES = [7, 12, 5, 9, 16]
 WEIGHTS = [0.5, 1.0, 2.0, 1.5, 1.0]

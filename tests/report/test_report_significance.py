@@ -59,7 +59,7 @@ def claims_of_the_winner(scores: Floats, statistics: Floats, critical: float) ->
     return float((statistics[np.arange(len(scores)), winner].max(-1) > critical).mean())
 
 
-@pytest.mark.thorough(1.2)
+@pytest.mark.slow(12)
 @pytest.mark.parametrize("effect", [0.0, 8.0], ids=["independent", "shared seeds"])
 @pytest.mark.parametrize("pattern", spreads(3))
 def test_equal_methods_are_told_apart_in_at_most_five_per_cent(pattern: str, effect: float) -> None:

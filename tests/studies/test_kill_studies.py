@@ -23,7 +23,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.thorough(13)
+@pytest.mark.slow(39)
 @pytest.mark.parametrize("name", ["interaction", "stability", "constants"])
 def test_a_killed_study_goes_on_to_the_same_bit(report: dict[str, Any], name: str) -> None:
     found = report[name]

@@ -87,7 +87,7 @@ def test_every_combination_has_a_run_of_its_own_in_one_place_however_it_is_writt
     assert [job.experiment for job in again] == [job.experiment for job in jobs]
 
 
-@pytest.mark.slow(5)
+@pytest.mark.slow(5, thorough=False)
 def test_a_study_goes_on_with_more_attacks_and_makes_a_page(tmp_path: Path) -> None:
     out, heard = tmp_path / "s", Heard()
     play_robustness(study(seeds=1), out, events=heard)

@@ -264,7 +264,7 @@ def test_what_cannot_work_is_refused_before_the_first_round(
         coupled(fk.FedAvg(), **options)
 
 
-@pytest.mark.slow(12)
+@pytest.mark.slow(12, thorough=False)
 @pytest.mark.skipif(
     not (Path(os.environ.get("FEDKEEL_DATA", "/nowhere")) / "mnist.npz").exists(),
     reason="mnist.npz is not at hand: set FEDKEEL_DATA to a folder that has it",

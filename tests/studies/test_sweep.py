@@ -68,7 +68,7 @@ def test_a_sweep_runs_what_its_settings_say_and_names_the_best(tmp_path: Path) -
     assert list(plot.y) == pytest.approx(list(means.values()), rel=1e-5)
 
 
-@pytest.mark.thorough(7)
+@pytest.mark.slow(7)
 def test_a_sweep_goes_on_where_it_stopped_and_in_parallel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,7 @@ def exceeded(cases) -> list:
     return [case for case in cases if case.measured > case.bound().guaranteed * (1 + 1e-9) + 1e-15]
 
 
-@pytest.mark.thorough(24)
+@pytest.mark.slow(24)
 def test_no_run_exceeds_a_guaranteed_bound():
     cases = all_cases()
     assert exceeded(cases) == []
@@ -30,7 +30,7 @@ def test_no_run_exceeds_a_guaranteed_bound():
         assert {case.full for case in sure} == ({True} if "Beyond" in theorem else {True, False}), theorem
 
 
-@pytest.mark.thorough(1)
+@pytest.mark.slow(5)
 @pytest.mark.parametrize("name", ["theorem_17", "theorem_19"])
 def test_pretending_that_all_clients_took_part_is_caught(monkeypatch, name):
     """The old formulas had the constants of N = C whatever C was."""
@@ -41,7 +41,7 @@ def test_pretending_that_all_clients_took_part_is_caught(monkeypatch, name):
     assert not any(case.full for case in caught)
 
 
-@pytest.mark.thorough(5)
+@pytest.mark.slow(5)
 def test_the_issues_counter_example_has_its_size():
     """2 of 200 clients: Δ is larger than the old value of Theorem 17, and than that of Theorem 19."""
     case = stale_copies()
@@ -69,7 +69,7 @@ def test_the_rounds_of_corollary_4_8_reach_epsilon_by_theorem_4_7():
     assert bs.theorem_4_7(c, steps, gap_0=1.0, r=math.ceil(bound.value)).guaranteed <= epsilon
 
 
-@pytest.mark.thorough(1)
+@pytest.mark.slow(9)
 def test_the_rows_of_the_docs_are_what_comes_out():
     found = summary(convergence())
     shown = on_the_page("(?!FedInit Lemma |Table 1, )")

@@ -11,7 +11,7 @@ from fedkeel.theory import fedsagd as fs
 from fedkeel.theory.bound import assemble
 from fedkeel.theory.numeric import geometric
 
-pytestmark = pytest.mark.thorough(1.5)
+pytestmark = pytest.mark.slow(24)
 
 
 def exceeded(cases) -> list:

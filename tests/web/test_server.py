@@ -236,7 +236,7 @@ def test_nobody_looks_at_files_while_no_page_is_open(
     assert looks == []
 
 
-@pytest.mark.slow(6)
+@pytest.mark.slow(12, thorough=False)
 @pytest.mark.parametrize("streams", [0, 2])
 def test_ctrl_c_ends_the_server_also_with_open_streams(
     tmp_path: Path, written: WrittenRun, streams: int

@@ -39,7 +39,7 @@ _ASKED = "What is asked"
 
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
-    app.command(epilog=_EXAMPLES)(advise)
+    app.command(epilog=_EXAMPLES + opt.OTHER_SETTINGS)(advise)
 
 
 @opt.takes_experiment(leave_out=("track",))

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from fedkeel.cli.plain_help import with_plain_help
 from fedkeel.cli.standard_streams import prepare_streams
 from fedkeel.cli.usage import UsageError, asks_for_help, explain_usage
 from fedkeel.errors import FedkeelError, StorageError
@@ -53,6 +54,10 @@ COMMANDS = {
     "watch": (
         "watch",
         "Watch runs while they train: curves that grow, alerts, time left, on a page of this machine alone.",
+    ),
+    "settings": (
+        "settings",
+        "List the settings of an experiment: key, type, default, meaning, and the option that sets each.",
     ),
     "methods": (
         "methods",
@@ -108,7 +113,7 @@ def load_command(name: str) -> Any:
     module = import_module(f"fedkeel.cli.{COMMANDS[name][0]}")
     commands = typer.Typer(rich_markup_mode="rich")
     module.register(commands)
-    return typer.main.get_group(commands).commands[name]
+    return with_plain_help(typer.main.get_group(commands).commands[name])
 
 
 class CommandGroup(TyperGroup):

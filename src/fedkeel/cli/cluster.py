@@ -32,11 +32,11 @@ def register(app: typer.Typer) -> None:
     def cluster() -> None:
         """Ray clusters, on which --engine ray and --on ray run."""
 
-    group.command(epilog=_EXAMPLES)(check)
+    group.command(epilog=_EXAMPLES + opt.OTHER_SETTINGS)(check)
     app.add_typer(group, name="cluster")
 
 
-@opt.takes_experiment()
+@opt.takes_experiment(show=("address", "num_cpus", "num_gpus"))
 def check(experiment: Experiment, as_json: opt.Json = False) -> None:
     """Show of every node whether it can run fedkeel, has the same versions and the data, and how fast it is.
 

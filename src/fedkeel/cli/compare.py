@@ -49,7 +49,7 @@ _DEMO = ("rounds=40", "data.clients=50", "data.split=DirichletByClass(0.1)", "co
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
     app.command(epilog=_DEMO_EXAMPLES)(demo)
-    app.command(epilog=_COMPARE_EXAMPLES)(compare)
+    app.command(epilog=_COMPARE_EXAMPLES + opt.OTHER_SETTINGS)(compare)
 
 
 def demo(columns: opt.TableColumns = None, out: opt.Out = None, as_json: opt.Json = False) -> None:
@@ -61,7 +61,7 @@ def demo(columns: opt.TableColumns = None, out: opt.Out = None, as_json: opt.Jso
     _run_comparison(comparison, out or paths.fresh("demo"), as_json=as_json)
 
 
-@opt.takes_experiment(leave_out=("method", "seed"))
+@opt.takes_experiment(leave_out=("method", "seed"), show=opt.TRAINING)
 def compare(
     experiment: Experiment,
     method: opt.Methods,

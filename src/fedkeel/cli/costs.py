@@ -49,7 +49,7 @@ _PRINTED = (
 
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
-    app.command(epilog=_EXAMPLES)(costs)
+    app.command(epilog=_EXAMPLES + opt.OTHER_SETTINGS)(costs)
 
 
 @opt.takes_experiment(leave_out=("method", "track"))

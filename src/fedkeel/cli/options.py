@@ -1,7 +1,8 @@
 """The options that commands share: those of an experiment, made from its fields, and a few others.
 
 A field of `Experiment` is declared once, with its type and its description. It is then a key of experiment
-files and of `--set`, and an option of every command that is decorated with `takes_experiment`.
+files and of `--set`, a line of `fedkeel settings`, and an option of every command that is decorated with
+`takes_experiment`. The help of a command shows the options that most people need.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import inspect
 import json
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
+from copy import copy
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
@@ -23,6 +25,7 @@ from fedkeel.errors import ConfigError, FedkeelError
 
 if TYPE_CHECKING:
     from fedkeel.experiments.experiment import Experiment
+    from fedkeel.experiments.setting_table import Setting
 
 _DATA, _WORK, _RUN, _EXECUTION, _PILOT = "Data and model", "Local work", "The run", "Execution", "The pilot"
 _FAULTS = "When clients fail"
@@ -133,24 +136,23 @@ _FORMS = {
     "data.clients": "N|all",
     "work.batch_size": "N|all",
 }
-_PANELS = {"method": None, "data": _DATA, "model": _DATA, "work": _WORK, "faults": _FAULTS}
-_ORDER = (None, _DATA, _WORK, _RUN, _FAULTS, _EXECUTION)
-_WORK_HELP = {
-    "epochs": "Local epochs per round.",
-    "steps": "Local steps per round, instead of epochs.",
-    "batch_size": "Minibatch size, or all of a client's data.",
-    "lr": "Local learning rate.",
-    "lr_decay": "Factor on the local learning rate after every round.",
-    "weight_decay": "L2 term of every local step.",
-    "clip": "Largest norm of what clip-on names.",
-    "clip_on": "What is clipped: the minibatch gradient; the direction but for its terms in y (a large pull "
-    "then drags the model to zero); or corrected: the direction with them, but for weight decay.",
-    "last_batch": "What becomes of samples left over at the end of an epoch: keep, drop or merge.",
-    "optimizer": 'Kind of local steps, as "AdamW(weight_decay=0.1)"; plain ones by default.',
-    "momentum": "Local momentum, with an empty buffer in every round.",
-    "nesterov": "Take that momentum as Nesterov's.",
-    "schedule": 'Learning-rate schedule, as "Drop(at=50)", "DecayPerEpoch(0.9, 5)" or InverseRoot.',
+_PANELS = {
+    "data": _DATA,
+    "model": _DATA,
+    "work": _WORK,
+    "run": _RUN,
+    "failures": _FAULTS,
+    "execution": _EXECUTION,
 }
+_ORDER = (None, _DATA, _WORK, _RUN, _FAULTS, _EXECUTION)
+# the parameters that the help of every command shows, and those that it also shows of commands that train
+_SHOWN = (
+    *("method", "data", "model", "split", "clients", "epochs", "steps", "batch_size", "lr", "lr_decay"),
+    *("rounds", "cohort", "seed", "target", "engine", "threads"),
+)
+TRAINING = ("probe", "eval_every", "address", "device")
+# the last line of their help
+OTHER_SETTINGS = "\n\n[bold]All other settings:[/] --set KEY=VALUE, listed by `fedkeel settings`"
 
 
 class ExperimentOption(NamedTuple):
@@ -173,13 +175,15 @@ class ExperimentOption(NamedTuple):
 
 
 def takes_experiment(
-    *, leave_out: Collection[str] = (), part: str | None = None
+    *, leave_out: Collection[str] = (), part: str | None = None, show: Collection[str] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of an experiment, and call it with the `experiment` they make.
 
     The experiment's file is the command's argument. `leave_out` names the options that the command does
-    without, or that it declares itself; with `part`, it has only those of that table, and the seed.
+    without, or that it declares itself; with `part`, it has only those of that table, and the seed. The help
+    shows the usual options and those that `show` names, with `part` all of them; the others work too.
     """
+    shown = {*_SHOWN, *show}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         options = [
@@ -190,7 +194,12 @@ def takes_experiment(
         ]
         shared = {
             "file": File,
-            **{option.parameter: option.annotation for option in options},
+            **{
+                option.parameter: option.annotation
+                if part is not None or option.parameter in shown
+                else _hidden(option.annotation)
+                for option in options
+            },
             "settings": Settings,
         }
         own = dict(inspect.signature(command, eval_str=True).parameters)
@@ -257,38 +266,34 @@ def experiment_options() -> tuple[ExperimentOption, ...]:
 
     Keys that hold tables (`data.options`) are for files and `--set` alone.
     """
-    fields = sorted(_fields(), key=lambda one: _ORDER.index(one[2]))
-    return tuple(_option(*one) for one in fields if get_origin(one[1].annotation) is not dict)
+    from fedkeel.experiments.setting_table import all_settings  # noqa: PLC0415  pydantic takes its time
+
+    options = [
+        (_panel(one), _option(one)) for one in all_settings() if get_origin(one.annotation) is not dict
+    ]
+    return tuple(option for _, option in sorted(options, key=lambda pair: _ORDER.index(pair[0])))
 
 
-def _fields() -> Iterator[tuple[str, Any, str | None]]:
-    """Yield the key, the pydantic field and the help's panel of every value in an experiment."""
-    from fedkeel.experiments.experiment import Experiment  # noqa: PLC0415
-    from fedkeel.options import Execution, FaultOptions  # noqa: PLC0415
-
-    panels = dict.fromkeys(Execution.model_fields, _EXECUTION) | dict.fromkeys(
-        FaultOptions.model_fields, _FAULTS
-    )
-    for name, field in Experiment.model_fields.items():
-        panel = _PANELS.get(name, panels.get(name, _RUN))
-        parts = getattr(field.annotation, "__pydantic_fields__", None)
-        if parts is None:
-            yield name, field, panel
-        else:
-            yield from ((f"{name}.{part}", inner, panel) for part, inner in parts.items())
+def _panel(setting: Setting) -> str | None:
+    return None if setting.key == "method" else _PANELS[setting.part]
 
 
-def _option(key: str, field: Any, panel: str | None) -> ExperimentOption:
-    last = key.rpartition(".")[2]
-    name = _NAMES.get(key, last.replace("_", "-"))
-    kind = None if key in _FORMS else _plain_type(field.annotation)
+def _option(setting: Setting) -> ExperimentOption:
+    key = setting.key
+    name = _NAMES.get(key, key.rpartition(".")[2].replace("_", "-"))
+    kind = None if key in _FORMS else _plain_type(setting.annotation)
     info = typer.Option(
-        f"--{name}",
-        help=field.description or _WORK_HELP.get(last),
-        metavar=_FORMS.get(key),
-        rich_help_panel=panel,
+        f"--{name}", help=setting.meaning, metavar=_FORMS.get(key), rich_help_panel=_panel(setting)
     )
     return ExperimentOption(key, name, Annotated[(kind or str) | None, info], as_text=kind is None)
+
+
+def _hidden(annotation: Any) -> Any:
+    """Return the annotation of an option that works, but that the help does not show."""
+    kind, info = get_args(annotation)
+    info = copy(info)
+    info.hidden = True
+    return Annotated[kind, info]
 
 
 def _plain_type(annotation: Any) -> Any:

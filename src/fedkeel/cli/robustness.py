@@ -35,7 +35,7 @@ Attacks = Annotated[
 ]
 
 
-@opt.takes_experiment(leave_out=("method", "seed", "reducer", "attack"))
+@opt.takes_experiment(leave_out=("method", "seed", "reducer", "attack"), show=opt.TRAINING)
 def robustness(
     experiment: Experiment,
     method: opt.Methods,

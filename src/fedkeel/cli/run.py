@@ -41,14 +41,16 @@ fedkeel resume runs/mine --rounds 200   (goes on with a finished run)
 
 fedkeel resume runs/mine --set on_client_error=leave_out   (without clients that fail from now on)"""
 
+_SHOWN = ("noise", "augment", "init", "reducer", "attack", "track")
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
-    app.command(epilog=_RUN_EXAMPLES)(run)
+    app.command(epilog=_RUN_EXAMPLES + opt.OTHER_SETTINGS)(run)
     app.command(epilog=_RESUME_EXAMPLES)(resume)
 
 
-@opt.takes_experiment()
+@opt.takes_experiment(show=(*opt.TRAINING, *_SHOWN))
 def run(experiment: Experiment, out: opt.Out = None, as_json: opt.Json = False) -> None:
     """Train one method; options change what the file says, and --set changes anything.
 

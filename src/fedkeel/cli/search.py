@@ -48,11 +48,11 @@ Run the same line with --out again to go on with the search."""
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
-    app.command(epilog=_SWEEP)(sweep)
-    app.command(epilog=_TUNE)(tune)
+    app.command(epilog=_SWEEP + opt.OTHER_SETTINGS)(sweep)
+    app.command(epilog=_TUNE + opt.OTHER_SETTINGS)(tune)
 
 
-@opt.takes_experiment(leave_out=("seed",))
+@opt.takes_experiment(leave_out=("seed",), show=opt.TRAINING)
 def sweep(
     experiment: Experiment,
     over: Annotated[
@@ -98,7 +98,7 @@ def sweep(
     refuse_diverged(trials)
 
 
-@opt.takes_experiment()
+@opt.takes_experiment(show=opt.TRAINING)
 def tune(
     experiment: Experiment,
     over: Annotated[

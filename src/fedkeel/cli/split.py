@@ -26,7 +26,7 @@ _EXAMPLES = (
 
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
-    app.command(epilog=_EXAMPLES)(split)
+    app.command(epilog=_EXAMPLES + opt.OTHER_SETTINGS)(split)
 
 
 @opt.takes_experiment(part="data")

@@ -46,10 +46,10 @@ _KEPT = "kept from before"
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
     group = typer.Typer(no_args_is_help=True, help="Diagnostics that need runs of their own.")
-    group.command(epilog=_STABILITY)(stability)
-    group.command(epilog=_INTERACTION)(interaction)
-    group.command(epilog=EXAMPLES)(constants)
-    group.command(epilog=ROBUSTNESS)(robustness)
+    group.command(epilog=_STABILITY + opt.OTHER_SETTINGS)(stability)
+    group.command(epilog=_INTERACTION + opt.OTHER_SETTINGS)(interaction)
+    group.command(epilog=EXAMPLES + opt.OTHER_SETTINGS)(constants)
+    group.command(epilog=ROBUSTNESS + opt.OTHER_SETTINGS)(robustness)
     app.add_typer(group, name="study")
 
 

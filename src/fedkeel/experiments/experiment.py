@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 _WORK = Work(epochs=5, batch_size=20, lr=0.1)
 _EITHER = {"work.epochs": "work.steps", "work.steps": "work.epochs"}  # giving one takes the other away
 
-_NONE_IS_ALL = ("work.batch_size", "data.clients")
+NONE_IS_ALL = ("work.batch_size", "data.clients")
 
 ProbeText = Annotated[str, BeforeValidator(lambda text: (parse_probe(text), text)[1])]
 TrackerText = Annotated[str, BeforeValidator(lambda text: (parse_tracker(text), text)[1])]
@@ -365,7 +365,7 @@ def split_setting(setting: str) -> tuple[str, Any]:
     if not equals or not key:
         raise ConfigError(f"--set {setting!r}: write a key and a value, as in work.lr=0.1")
     if text.lower() == "none":
-        return key, ALL if key in _NONE_IS_ALL else None
+        return key, ALL if key in NONE_IS_ALL else None
     try:
         table = tomlfile.parse(f"value = {text}")
     except ValueError:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import inspect
 import textwrap
-import types
 import typing
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -15,6 +14,7 @@ from fedkeel.algorithm import Algorithm, Facts, Plan, Walk
 from fedkeel.explain.notation import digits
 from fedkeel.explain.symbolic import Symbol, Untraceable, symbol
 from fedkeel.explain.tracing import ALIASES, Trace, as_sharp, symbolised, trace, wd
+from fedkeel.frozen import allowed
 from fedkeel.methods import Stages
 from fedkeel.records import Record, leaves
 from fedkeel.references import Paper, cited
@@ -210,7 +210,7 @@ def knobs(value: Any) -> typing.Iterator[MethodKnob]:
         known = ALIASES.get((type(value).__name__, name), name)
         default = None if field.is_required() else repr(field.default)
         yield MethodKnob(
-            type(value).__name__, known, repr(given), default, _allowed(field.annotation, field.metadata)
+            type(value).__name__, known, repr(given), default, allowed(field.annotation, field.metadata)
         )
     for given in inside:
         yield from knobs(given)
@@ -268,25 +268,6 @@ def _effective_l2(plan: Plan) -> str | None:
     if decay.number or gain.number is None or gain.kind == "number":
         return str(strength)
     return f"{strength} = {digits(1 / gain.number)}·wd"
-
-
-def _allowed(kind: Any, limits: list[Any]) -> str:
-    """Say in words what a knob may be."""
-    if typing.get_origin(kind) is typing.Annotated:
-        kind, *more = typing.get_args(kind)
-        limits = [*limits, *(limit for part in more for limit in getattr(part, "metadata", [part]))]
-    if typing.get_origin(kind) is Literal:
-        return " or ".join(repr(choice) for choice in typing.get_args(kind))
-    if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
-        return ", ".join(_allowed(one, []) for one in typing.get_args(kind))
-    names = {float: "a number", int: "a whole number", bool: "True or False", type(None): "None"}
-    bounds = [
-        f"{sign} {getattr(limit, name):g}"
-        for name, sign in (("gt", "above"), ("ge", "from"), ("lt", "below"), ("le", "up to"))
-        for limit in limits
-        if getattr(limit, name, None) is not None
-    ]
-    return " ".join([names.get(kind, getattr(kind, "__name__", str(kind))), *bounds])
 
 
 def _until(until: int | float | Callable[..., bool] | None) -> str:
