@@ -61,7 +61,7 @@ class WalkResult(NamedTuple):
     gradients: int
 
 
-def take(
+def run_local_steps(
     oracle: Oracle,
     plan: Plan,
     batches: Iterable[Batch],

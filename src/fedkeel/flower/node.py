@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedkeel.engines.client import run_client
+from fedkeel.engines.client import ClientRunner
 from fedkeel.engines.contract import ClientResult, RoundRequest
 from fedkeel.engines.outcome import failure_of
 from fedkeel.engines.serial import threads
@@ -95,7 +95,7 @@ class ClientNode:
         with kept.locked(), threads(self.threads), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             request, memory = self._request(message, kept)
-            result = run_client(self.settings, self.oracle, request, client, memory)
+            result = ClientRunner(self.settings, self.oracle).run(request, client, memory)
             if worth_keeping(result.memory):
                 kept.write(request.round + 1, dict(leaves(result.memory)), base=values["base"])
         return self._reply(message, result)

@@ -1,4 +1,4 @@
-"""The step of `walk.take`, written for a whole cohort at once and without writing in place.
+"""The step of `walk.run_local_steps`, written for a whole cohort at once and without writing in place.
 
 What differs between methods comes in as tensors, so one recorded step serves them all; only what adds
 operations (a second gradient, momentum, clipping, an objective) makes a step of another kind.
