@@ -33,7 +33,7 @@ from fedkeel.settings import RunSettings
 from fedkeel.streams import Stream
 from fedkeel.trees import count, split
 from fedkeel.vector import Vector, finite
-from fedkeel.walk import Pace, WalkResult, run_local_steps
+from fedkeel.walk import StepSettings, WalkResult, run_local_steps
 
 _FULL_BATCH = 1000
 
@@ -125,7 +125,7 @@ class ClientRunner:
                 self.oracle,
                 plan,
                 batches,
-                self.pace(request, len(order)),
+                self.step_settings(request, len(order)),
                 partial(self.full_gradient, client),
                 trace=trace,
             )
@@ -147,12 +147,12 @@ class ClientRunner:
             return Facts.of(federation.size(clients), mean, like)
         return Facts.of([federation.size(client) for client in clients], mean, like)
 
-    def pace(self, request: RoundRequest, steps: int) -> Pace:
-        """Return the pace of a client that takes that many steps in a round."""
+    def step_settings(self, request: RoundRequest, steps: int) -> StepSettings:
+        """Return the settings of the local steps of a client that takes that many in a round."""
         rates = self.settings.work.rates(request.round, self.settings.rounds, steps)
         if rates is not None:
             rates = tuple(rate * request.rate_factor for rate in rates)
-        return Pace.of(self.settings.work, request.lr, rates)
+        return StepSettings.of(self.settings.work, request.lr, rates)
 
     def full_gradient(self, client: int, at: Vector) -> Vector:
         """Return the gradient at a vector over all of a client's samples, as stored.

@@ -40,7 +40,7 @@ from fedkeel.settings import RunSettings
 from fedkeel.task import Task
 from fedkeel.trees import tensors
 from fedkeel.vector import Vector
-from fedkeel.walk import Pace, length_of, unit_move_of, with_local_momentum
+from fedkeel.walk import StepSettings, length_of, unit_move_of, with_local_momentum
 
 _CACHE = 2**25  # bytes of a group that is large enough: more clients at once fall out of the caches
 _MEMORY = 2**30  # bytes that a group may take at most
@@ -203,16 +203,20 @@ class Stacked:
         """Walk as planned: `walk.run_local_steps` for a group."""
         count, orders = len(group.clients), group.orders()
         counts = [len(own) for own in orders]
-        paces = {steps: self.runner.pace(request, steps) for steps in set(counts)}
-        pace = paces[max(counts)]
-        plan = with_local_momentum(request.algorithm.plan(request.down, memories, facts), pace)
+        by_steps = {steps: self.runner.step_settings(request, steps) for steps in set(counts)}
+        step_settings = by_steps[max(counts)]
+        plan = with_local_momentum(request.algorithm.plan(request.down, memories, facts), step_settings)
         full, whole = self._full_gradients(plan, group) if plan.full_gradient else (None, [0] * count)
-        prepared = prepare_plan(plan, pace, group.slots, self.shape.padded, self._model.moving)
+        prepared = prepare_plan(plan, step_settings, group.slots, self.shape.padded, self._model.moving)
         traces = None if request.probes is None else request.probes.trace_many(request.down.x, group.slots)
-        rates = None if pace.rates is None else _step_rates(paces, counts, group.slots).to(prepared.start.y)
+        rates = (
+            None
+            if step_settings.rates is None
+            else _step_rates(by_steps, counts, group.slots).to(prepared.start.y)
+        )
         end, losses, forwards = self._walk(prepared, group, orders, traces, rates)
         steps = torch.tensor([[len(own)] for own in orders]).to(prepared.start.y)
-        lengths = {own: length_of(paces[own], own) for own in paces}
+        lengths = {own: length_of(by_steps[own], own) for own in by_steps}
         walk = Walk(
             start=prepared.start.y[:count],
             end=end.y[:count],
@@ -221,7 +225,7 @@ class Stacked:
             buffer=None if end.buffer is None else end.buffer[:count],
             dual=None if end.dual is None else end.dual[:count],
             full_gradient=full,
-            unit_move=_unit_moves(plan, paces, counts, like=steps),
+            unit_move=_unit_moves(plan, by_steps, counts, like=steps),
             clipped=None if end.clipped is None else end.clipped[:count],
         )
         each = 2 if prepared.kind.sharp else 1
@@ -338,22 +342,24 @@ def is_compiled(module: nn.Module) -> bool:
     return not any(isinstance(layer, kinds) for layer in module.modules())
 
 
-def _step_rates(paces: Mapping[int, Pace], counts: Sequence[int], slots: int) -> Tensor:
+def _step_rates(by_steps: Mapping[int, StepSettings], counts: Sequence[int], slots: int) -> Tensor:
     """Return the rates of all steps, (steps, slots, 1), zero where a client has no step."""
     rates = torch.zeros(max(counts), slots, 1, dtype=torch.float64)
     for slot, steps in enumerate(counts):
-        rates[:steps, slot, 0] = torch.tensor(list(paces[steps].of_steps(steps)), dtype=torch.float64)
+        rates[:steps, slot, 0] = torch.tensor(list(by_steps[steps].of_steps(steps)), dtype=torch.float64)
     return rates
 
 
-def _unit_moves(plan: Plan, paces: Mapping[int, Pace], counts: Sequence[int], like: Tensor) -> Tensor | None:
+def _unit_moves(
+    plan: Plan, by_steps: Mapping[int, StepSettings], counts: Sequence[int], like: Tensor
+) -> Tensor | None:
     """Return how far a constant gradient of one would carry each client, None where that is its length."""
     pulls = torch.as_tensor(plan.pull, dtype=torch.float64).flatten().expand(len(counts)).tolist()
     cases = list(zip(counts, pulls, strict=True))
-    found = {case: unit_move_of(plan, paces[case[0]], *case) for case in set(cases)}
+    found = {case: unit_move_of(plan, by_steps[case[0]], *case) for case in set(cases)}
     if all(move is None for move in found.values()):
         return None
-    lengths = {steps: length_of(pace, steps) for steps, pace in paces.items()}
+    lengths = {steps: length_of(step_settings, steps) for steps, step_settings in by_steps.items()}
     moves = [lengths[case[0]] if found[case] is None else found[case] for case in cases]
     return torch.tensor(moves, dtype=torch.float64)[:, None].to(like)
 
