@@ -87,7 +87,11 @@ class Recorder(Callback):
     def on_round_end(self, row: Row) -> None:
         """Keep the last round's row, and a checkpoint where one is due."""
         with uninterrupted():
-            self.row()
+            self._append()
+            done, since = self.session.state.round, time.monotonic() - self._last
+            due = done % self.every == 0 if self.every else since > _CHECKPOINT_SECONDS
+            if due or self.session.finished:
+                self.checkpoint()
 
     def on_run_end(self, result: Result) -> None:
         """Write how the run ended and let others into the directory.
@@ -154,14 +158,6 @@ class Recorder(Callback):
                 device = session.context.oracle.device
                 kept = {name: tensor.to(device) for name, tensor in _below("best.", loaded.tensors).items()}
                 self.best.restore(loaded.values["best"], kept)
-
-    def row(self) -> None:
-        """Keep the last round's row, and a checkpoint where one is due."""
-        self._append()
-        done = self.session.state.round
-        due = done % self.every == 0 if self.every else time.monotonic() - self._last > _CHECKPOINT_SECONDS
-        if due or self.session.finished:
-            self.checkpoint()
 
     def checkpoint(self) -> None:
         """Write a checkpoint of the last finished round."""

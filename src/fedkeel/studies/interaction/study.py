@@ -114,7 +114,7 @@ def _continue(
             current = _x(session)
             if recorder is not None:
                 with uninterrupted():
-                    recorder.row()
+                    recorder.on_round_end(row)
                     if snapshot is not None:
                         recorder.checkpoint()
             if progress is not None:
