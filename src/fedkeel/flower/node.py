@@ -64,6 +64,7 @@ class ClientNode:
     def __init__(self, deployment: Deployment, config: RunConfig, node: Node) -> None:
         self.node, self.settings = node, deployment.on_node(config, node)
         self.oracle = Oracle(self.settings.task, device_of(config.experiment.device))
+        self.runner = ClientRunner(self.settings, self.oracle)
         self.oracle.channels_last = fits_channels_last(self.settings, self.oracle)
         self.threads = config.experiment.threads or sensible_threads(self.settings, self.oracle)
 
@@ -95,7 +96,7 @@ class ClientNode:
         with kept.locked(), threads(self.threads), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             request, memory = self._request(message, kept)
-            result = ClientRunner(self.settings, self.oracle).run(request, client, memory)
+            result = self.runner.run(request, client, memory)
             if worth_keeping(result.memory):
                 kept.write(request.round + 1, dict(leaves(result.memory)), base=values["base"])
         return self._reply(message, result)
