@@ -14,8 +14,9 @@ from reference.problems import LeastSquares, TinyNet
 from torch import Tensor, nn
 
 import fedkeel as fk
-from fedkeel.engines.client import minibatches
+from fedkeel.engines.client import ClientRunner
 from fedkeel.options import Execution
+from fedkeel.oracle import Oracle
 from fedkeel.running.population import Population
 from fedkeel.running.session import Session, open_session
 from fedkeel.settings import RunSettings
@@ -68,6 +69,11 @@ def session_of(task: fk.Task, federation: fk.Federation, algorithm: Any, **optio
     """Open a session with `train`'s keywords."""
     how = {name: option for name, option in options.items() if name in Execution.model_fields}
     return open_session(settings_of(task, federation, algorithm, **options), Execution(**how))
+
+
+def runner_of(settings: RunSettings) -> ClientRunner:
+    """Return what runs clients, on an oracle of its own."""
+    return ClientRunner(settings, Oracle(settings.task, torch.device("cpu")))
 
 
 class Round(NamedTuple):
@@ -140,7 +146,7 @@ def expect(
         problem.x0,
         rounds,
         [[i for i in population.draw(r) if not absent(r, i)] for r in range(rounds)],
-        lambda r, client: minibatches(settings, r, client),
+        runner_of(settings).minibatches,
         work.lr,
         lr_decay=work.lr_decay,
         weight_decay=work.weight_decay,

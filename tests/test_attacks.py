@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from problems import play, settings_of, tiny_net
+from problems import play, runner_of, settings_of, tiny_net
 from torch import nn
 
 import fedkeel as fk
 from fedkeel.attacks import ATTACKS, AttackView
-from fedkeel.engines.client import minibatches, run_client
+from fedkeel.engines.client import ClientRunner
 from fedkeel.engines.contract import RoundRequest, Upload
 from fedkeel.oracle import Oracle
 from fedkeel.records import ClientMemory, leaves
@@ -98,7 +98,7 @@ def test_a_round_under_attack_is_the_mean_of_honest_and_of_changed_uploads(
     request = RoundRequest(method, 0, WORK.lr, down, oracle.buffers.clone(), drawn, population.weigh(drawn))
     clean = settings.changed(attack=None)
     moves = [
-        run_client(clean, oracle, request, client, ClientMemory(memory)).upload.up.delta.numpy()
+        ClientRunner(clean, oracle).run(request, client, ClientMemory(memory)).upload.up.delta.numpy()
         * (-2.0 if client in settings.hostile else 1.0)
         for client in drawn
     ]
@@ -179,7 +179,7 @@ def test_an_attack_changes_no_other_randomness(attack: fk.Attack) -> None:
         for a in (None, attack)
     ]
     for client in range(len(SIZES)):
-        ours, theirs = (minibatches(settings, 1, client) for settings in both)
+        ours, theirs = (runner_of(settings).minibatches(1, client) for settings in both)
         assert all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
     assert not np.array_equal(clean[-1].models["x"], under[-1].models["x"])
     nobody = play(PROBLEM, fk.FedAvg(), attack=type(attack)(0.0), **OPTIONS)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,8 @@ from problems import tiny_net
 from torch import nn
 
 import fedkeel as fk
-from fedkeel.running.run_directory import read_manifest, read_rows
+from fedkeel.running.run_directory import RunDirectory, read_manifest, read_rows
+from fedkeel.running.store import Store
 
 pytestmark = pytest.mark.filterwarnings("ignore:the best round is selected on the test set")
 
@@ -282,3 +285,44 @@ class Misspelled(fk.Callback):
 def test_mistakes_are_refused_by_name(make: Any, message: str) -> None:
     with pytest.raises(fk.ConfigError, match=re.escape(message)):
         make()
+
+
+def test_a_signal_at_the_end_of_a_round_loses_neither_its_row_nor_its_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes while the round is taken over, so no callback hears of that round's end."""
+    worsening(monkeypatch, [0.1, 0.9, 0.2, 0.2, 0.2, 0.2])
+    expected, heard, commit = train(), list[int](), Store.commit
+
+    def interrupted(self: Store, memories: Any) -> None:
+        commit(self, memories)
+        if len(heard) == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    options: dict[str, Any] = {"run_dir": tmp_path / "run", "checkpoint_every": 100}
+    monkeypatch.setattr(Store, "commit", interrupted)
+    with pytest.raises(fk.Stopped) as caught:
+        train(callback=lambda row: heard.append(row["round"]), **options)
+    assert heard == [0]
+    assert caught.value.result.best.round == 1
+    monkeypatch.setattr(Store, "commit", commit)
+    resumed = train(resume=True, **options)
+    assert resumed.best.round == expected.best.round == 1
+    assert torch.equal(weights(resumed.best.model), weights(expected.best.model))
+
+
+def test_a_callback_finds_the_rows_of_its_round_and_at_the_end_a_directory_that_is_free(
+    tmp_path: Path,
+) -> None:
+    class Reads(fk.Callback):
+        rows: list[int] = []  # noqa: RUF012
+
+        def on_round_end(self, row: dict[str, Any]) -> None:
+            self.rows.append(len(read_rows(tmp_path)))
+
+        def on_run_end(self, result: fk.Result) -> None:
+            assert read_manifest(tmp_path)["end"]["rounds"] == 2
+            RunDirectory(tmp_path).close()
+
+    train(rounds=2, run_dir=tmp_path, callback=Reads())
+    assert Reads.rows == [1, 2]

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 import fedkeel as fk
 from fedkeel.algorithm import Cohort
-from fedkeel.engines.client import run_client
+from fedkeel.engines.client import ClientRunner
 from fedkeel.records import leaves, transform
 from fedkeel.running.clients import evaluate_clients
 from fedkeel.running.round import memories_of, prepare
@@ -119,7 +119,7 @@ def by_hand(session: Session, absent: set[int], weights: list[float]) -> tuple[A
         for client, memory in list(zip(request.clients, memories, strict=True))[start : start + 8]:
             if client in absent:
                 continue
-            result = run_client(context.settings, context.oracle, request, client, memory)
+            result = ClientRunner(context.settings, context.oracle).run(request, client, memory)
             kept[client], w = result.memory.method, weights[client]
             chunk_weight += w
             if chunk is None:

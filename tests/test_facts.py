@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from problems import play, settings_of, tiny_net
+from problems import play, runner_of, settings_of, tiny_net
 
 import fedkeel as fk
-from fedkeel.engines.client import facts_of
 from fedkeel.engines.contract import RoundRequest
 
 SIZES = [3, 8, 5, 11, 4]
@@ -81,7 +80,7 @@ def test_facts_of_a_lazy_federation_load_no_client() -> None:
     loaded.clear()
     settings = settings_of(tiny_net(SIZES).task, federation, fk.FedAvg(), rounds=1, cohort=2, work=WORK)
     request = RoundRequest(fk.FedAvg(), 0, 0.1, None, torch.zeros(0), [], [])
-    facts = facts_of(settings, request, [0, 999], torch.zeros(3))
+    facts = runner_of(settings).facts(request, [0, 999])
     assert facts.weight.tolist() == [[0.5], [1.5]]
     assert loaded == []
 

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from problems import half_square, play, quadratic, settings_of, tiny_net
+from problems import half_square, play, quadratic, runner_of, settings_of, tiny_net
 from selecting import slow
 
 import fedkeel as fk
-from fedkeel.engines.client import minibatches
 
 WORK = fk.Work(epochs=2, batch_size=3, lr=0.08, lr_decay=0.9, weight_decay=0.02)
 RAGGED = [3, 8, 5, 11, 4, 7]
@@ -98,7 +97,7 @@ def test_equation_10_of_fedinit() -> None:
         for i, w_i in ends.items():
             X, Y = problem.clients[i]
             y, walked = x + beta * (x - last[i]), np.zeros_like(x)
-            for batch in minibatches(settings, round, i):
+            for batch in runner_of(settings).minibatches(round, i):
                 direction = problem.reference.grad(y, X[batch], Y[batch]) + WORK.weight_decay * y
                 y, walked = y - after.row["lr"] * direction, walked + after.row["lr"] * direction
             np.testing.assert_allclose(

@@ -21,7 +21,7 @@ from fedkeel.engines.contract import Choice
 from fedkeel.engines.stopwatch import timer
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.explain import explain
-from fedkeel.walk import Pace, length_of, unit_move_of, with_local_momentum
+from fedkeel.walk import StepSettings, length_of, unit_move_of, with_local_momentum
 
 SIZES = [3, 8, 5, 11, 4]
 
@@ -89,10 +89,10 @@ def test_with_momentum_the_mean_of_all_control_variates_stays_the_servers_and_ea
 
 
 def reach(steps: int, mu: float = 0.0, **work: Any) -> float:
-    pace = Pace.of(fk.Work(steps=steps, lr=0.1, **work), 0.1)
-    plan = with_local_momentum(Plan(start=torch.zeros(1), pull=mu), pace)
-    found = unit_move_of(plan, pace, steps)
-    return length_of(pace, steps) if found is None else found
+    step_settings = StepSettings.of(fk.Work(steps=steps, lr=0.1, **work), 0.1)
+    plan = with_local_momentum(Plan(start=torch.zeros(1), pull=mu), step_settings)
+    found = unit_move_of(plan, step_settings, steps)
+    return length_of(step_settings, steps) if found is None else found
 
 
 @pytest.mark.parametrize("steps", [1, 2, 7])

@@ -11,7 +11,7 @@ from problems import settings_of
 from torch import Tensor, nn
 
 import fedkeel as fk
-from fedkeel.engines.client import full_gradient
+from fedkeel.engines.client import ClientRunner
 from fedkeel.oracle import Oracle
 
 
@@ -98,6 +98,6 @@ def test_the_full_gradient_of_a_loss_that_is_no_mean_over_samples_is_that_of_all
         data = fk.Federation.from_arrays([(x, y)])
         settings = settings_of(task, data, fk.FedAvg(), rounds=1, cohort=1, work=fk.Work(steps=1))
         oracle = Oracle(task, torch.device("cpu"))
-        found = full_gradient(settings, oracle, 0, oracle.point.clone())
+        found = ClientRunner(settings, oracle).full_gradient(0, oracle.point.clone())
         expected = torch.autograd.grad(task.loss(task.module(x), y), list(task.module.parameters()))
         assert torch.allclose(found, torch.cat([part.flatten() for part in expected]), atol=1e-12)

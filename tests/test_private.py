@@ -21,7 +21,7 @@ from torch import nn
 
 import fedkeel as fk
 from fedkeel.algorithm import Cohort, Walk
-from fedkeel.engines.client import run_client
+from fedkeel.engines.client import ClientRunner
 from fedkeel.engines.contract import RoundRequest
 from fedkeel.oracle import Oracle
 from fedkeel.privacy import ORDERS, Mechanism, divergences, epsilon, epsilon_of
@@ -66,7 +66,7 @@ def test_a_client_sends_its_whole_record_shortened_to_the_clip(method: Any) -> N
     def result(algorithm: Any) -> Any:
         down, memory = algorithm.broadcast(algorithm.init(x0)), algorithm.enlist(x0)
         request = RoundRequest(algorithm, 0, WORK.lr, down, oracle.buffers.clone(), [1], [1.0])
-        return run_client(settings_, oracle, request, 1, ClientMemory(memory))
+        return ClientRunner(settings_, oracle).run(request, 1, ClientMemory(memory))
 
     plain, clipped = result(method), result(private(method))
     norm = whole_norm(plain.upload.up)
@@ -106,9 +106,9 @@ def test_a_round_is_the_noised_mean_of_clipped_moves() -> None:
         fk.FedAvg(), 0, WORK.lr, fk.FedAvg().init(x0), oracle.buffers.clone(), drawn, [1.0] * 5
     )
     moves = [
-        run_client(
-            settings_, oracle, request, i, ClientMemory(fk.FedAvg().enlist(x0))
-        ).upload.up.delta.numpy()
+        ClientRunner(settings_, oracle)
+        .run(request, i, ClientMemory(fk.FedAvg().enlist(x0)))
+        .upload.up.delta.numpy()
         for i in drawn
     ]
     clipped = [move * min(1.0, CLIP / np.linalg.norm(move)) for move in moves]

@@ -14,7 +14,7 @@ from reference import robust
 from torch import Tensor
 
 import fedkeel as fk
-from fedkeel.engines.client import run_client
+from fedkeel.engines.client import ClientRunner
 from fedkeel.engines.contract import RoundRequest, Upload
 from fedkeel.oracle import Oracle
 from fedkeel.records import ClientMemory, leaves
@@ -229,7 +229,7 @@ def test_the_servers_step_takes_the_reduced_record_where_the_method_has_the_mean
         down, memory = method.broadcast(method.init(x0)), ClientMemory(method.enlist(x0))
         buffers = oracle.buffers.clone()
         request = RoundRequest(method, 0, work.lr, down, buffers, drawn, population.weigh(drawn))
-        results = [run_client(settings_, oracle, request, i, memory) for i in drawn]
+        results = [ClientRunner(settings_, oracle).run(request, i, memory) for i in drawn]
         long = [[part.numpy() for _, part in leaves(one.upload.up)] for one in results]
         whole = IN_A_RUN[rule](np.array([np.concatenate(parts) for parts in long]), sizes)
         delta, rest = whole[: len(x0)], whole[len(x0) :]

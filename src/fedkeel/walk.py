@@ -23,7 +23,7 @@ _LARGEST = 1e38  # beyond, float32 has no numbers: a walk that goes so far has d
 TINY = 1e-7  # keeps a shift finite where the gradient is zero
 
 
-class Pace(NamedTuple):
+class StepSettings(NamedTuple):
     """What the walk takes from `Work`: rates, weight decay, clipping, momentum and kind of steps.
 
     `lr` is the rate of every step, unless `rates` has one for each.
@@ -38,8 +38,8 @@ class Pace(NamedTuple):
     rates: tuple[float, ...] | None = None
 
     @classmethod
-    def of(cls, work: Work, lr: float, rates: tuple[float, ...] | None = None) -> Pace:
-        """Return the pace of local work in a round with that rate, or with those of its steps."""
+    def of(cls, work: Work, lr: float, rates: tuple[float, ...] | None = None) -> StepSettings:
+        """Return the settings of local work in a round with that rate, or with those of its steps."""
         momentum = Momentum(work.momentum, work.nesterov) if work.momentum else None
         return cls(lr, work.weight_decay, work.clip, work.clip_on, work.optimizer, momentum, rates)
 
@@ -61,11 +61,11 @@ class WalkResult(NamedTuple):
     gradients: int
 
 
-def take(
+def run_local_steps(
     oracle: Oracle,
     plan: Plan,
     batches: Iterable[Batch],
-    pace: Pace,
+    settings: StepSettings,
     full_gradient: Callable[[Vector], Vector],
     *,
     trace: Callable[[Vector], None] | None = None,
@@ -77,10 +77,10 @@ def take(
     shrink = pull + decay + weight_decay, so any method costs what FedAvg costs. All of it is added up before
     y moves: y·(1 − lr·shrink) would round a factor near one, the same way in every step.
     """
-    plan = with_local_momentum(plan, pace)
+    plan = with_local_momentum(plan, settings)
     anchor = plan.start if plan.anchor is None else plan.anchor
     full = full_gradient(anchor) if plan.full_gradient else None
-    step = _Step(oracle, plan, pace, anchor)
+    step = _Step(oracle, plan, settings, anchor)
     y = oracle.point
     y.copy_(plan.start)
     losses, steps = torch.zeros((), dtype=y.dtype, device=y.device), 0
@@ -89,11 +89,11 @@ def take(
             trace(y)
         losses += step(batch)
         steps += 1
-    unit_move = unit_move_of(plan, pace, steps)
+    unit_move = unit_move_of(plan, settings, steps)
     walk = Walk(
         start=plan.start,
         end=y,
-        length=scalar_like(y, length_of(pace, steps)),
+        length=scalar_like(y, length_of(settings, steps)),
         steps=scalar_like(y, steps),
         buffer=step.buffer,
         dual=step.dual,
@@ -107,19 +107,19 @@ def take(
 class _Step:
     """One step of a walk, in place on the oracle's point."""
 
-    def __init__(self, oracle: Oracle, plan: Plan, pace: Pace, anchor: Vector) -> None:
-        self.oracle, self.plan, self.pace = oracle, plan, pace
+    def __init__(self, oracle: Oracle, plan: Plan, settings: StepSettings, anchor: Vector) -> None:
+        self.oracle, self.plan, self.settings = oracle, plan, settings
         self.bias = bias_of(plan, anchor)
         self.bias_by_gain = self.bias if self.bias is None or plan.gain in (0, 1) else self.bias / plan.gain
-        self.inside, self.outside = shrink_of(plan, pace, float(plan.pull))
+        self.inside, self.outside = shrink_of(plan, settings, float(plan.pull))
         self.sharp = sharp_of(plan.sharp)
         self.dual = None if self.sharp is None else self.sharp.dual
         self.momentum = plan.momentum
-        self.clipped = scalar_like(oracle.point, 0.0) if pace.clip else None
+        self.clipped = scalar_like(oracle.point, 0.0) if settings.clip else None
         self.buffer = _buffer(plan.momentum, oracle.point)
-        self.rates = repeat(pace.lr) if pace.rates is None else iter(pace.rates)
-        self.moments = None if pace.optimizer is None else Moments(pace.optimizer, oracle.point)
-        plain = plan.momentum is None and self.moments is None and pace.clips in (None, "gradient")
+        self.rates = repeat(settings.lr) if settings.rates is None else iter(settings.rates)
+        self.moments = None if settings.optimizer is None else Moments(settings.optimizer, oracle.point)
+        plain = plan.momentum is None and self.moments is None and settings.clips in (None, "gradient")
         self.affine = plain and plan.gain != 0
 
     def __call__(self, batch: Batch) -> Tensor:
@@ -127,8 +127,8 @@ class _Step:
             loss = self.oracle.gradient(batch, self.plan.objective)
         else:
             loss = self._sharp_gradient(batch, self.sharp)
-        if self.pace.clip and self.pace.clip_on == "gradient":
-            self._clip(self.oracle.grad, self.pace.clip)
+        if self.settings.clip and self.settings.clip_on == "gradient":
+            self._clip(self.oracle.grad, self.settings.clip)
         lr = next(self.rates)
         if self.affine:
             self._affine_step(lr)
@@ -147,8 +147,8 @@ class _Step:
             direction.add_(self.bias)
         if self.inside:
             direction.add_(y, alpha=self.inside)
-        if self.pace.clip and self.pace.clip_on != "gradient":
-            self._clip(direction, self.pace.clip)
+        if self.settings.clip and self.settings.clip_on != "gradient":
+            self._clip(direction, self.settings.clip)
         if self.outside:
             direction.add_(y, alpha=self.outside)
         if self.momentum is not None:
@@ -210,60 +210,60 @@ class Moments:
         return mean.div_(root).add_(y, alpha=knobs.weight_decay)
 
 
-def with_local_momentum(plan: Plan, pace: Pace) -> Plan:
+def with_local_momentum(plan: Plan, settings: StepSettings) -> Plan:
     """Return a plan with the momentum of `Work`; refuse it where the plan has a momentum of its own."""
-    if pace.momentum is None:
+    if settings.momentum is None:
         return plan
     if plan.momentum is not None:
         raise ConfigError(
-            f"Work: momentum = {pace.momentum.beta:g}: the method's plan has a momentum of its own, whose "
-            "buffer it keeps: leave out momentum of Work, or choose another method"
+            f"Work: momentum = {settings.momentum.beta:g}: the method's plan has a momentum of its own, "
+            "whose buffer it keeps: leave out momentum of Work, or choose another method"
         )
-    return plan._replace(momentum=pace.momentum)
+    return plan._replace(momentum=settings.momentum)
 
 
-def length_of(pace: Pace, steps: int) -> float:
+def length_of(settings: StepSettings, steps: int) -> float:
     """Return the sum of the weights with which the directions of a walk's steps entered its move.
 
     Without momentum of `Work` that is the sum of the rates. With it each direction is repeated by the buffer.
     """
-    if pace.momentum is not None:
-        return _carried(pace, steps, pace.momentum, 0.0)
-    return pace.lr * steps if pace.rates is None else math.fsum(pace.rates[:steps])
+    if settings.momentum is not None:
+        return _carried(settings, steps, settings.momentum, 0.0)
+    return settings.lr * steps if settings.rates is None else math.fsum(settings.rates[:steps])
 
 
-def unit_move_of(plan: Plan, pace: Pace, steps: int, pull: float | None = None) -> float | None:
+def unit_move_of(plan: Plan, settings: StepSettings, steps: int, pull: float | None = None) -> float | None:
     """Return how far a constant gradient of one would carry a walk, None where that is its length.
 
     `plan` has the momentum of `Work`; `pull` is the client's own, where the plan is that of several.
     """
     pull = float(plan.pull) if pull is None else pull
-    if not pull and plan.momentum == pace.momentum:
+    if not pull and plan.momentum == settings.momentum:
         return None
-    return _carried(pace, steps, plan.momentum, pull)
+    return _carried(settings, steps, plan.momentum, pull)
 
 
-def _carried(pace: Pace, steps: int, momentum: Momentum | None, pull: float) -> float:
+def _carried(settings: StepSettings, steps: int, momentum: Momentum | None, pull: float) -> float:
     """Walk in one dimension, from zero along a gradient of −1."""
     move = buffer = 0.0
     beta = 0.0 if momentum is None else momentum.beta
     scale = 1.0 - beta if momentum is not None and momentum.damped else 1.0
     nesterov = momentum is not None and momentum.nesterov
-    for lr in pace.of_steps(steps):
+    for lr in settings.of_steps(steps):
         direction = scale * (1.0 - pull * move)
         buffer = beta * buffer + direction
         move += lr * (direction + beta * buffer if nesterov else buffer)
     return move if abs(move) < _LARGEST else math.inf
 
 
-def shrink_of(plan: Plan, pace: Pace, pull: float) -> tuple[float, float]:
+def shrink_of(plan: Plan, settings: StepSettings, pull: float) -> tuple[float, float]:
     """Return the weights of y in the direction: of what is clipped with it, and of what is added after.
 
     `pull` is the client's own; zero where the plan is that of several, which have one each.
     """
-    if pace.clips == "corrected":
-        return pull + plan.decay, pace.weight_decay
-    return 0.0, pull + plan.decay + pace.weight_decay
+    if settings.clips == "corrected":
+        return pull + plan.decay, settings.weight_decay
+    return 0.0, pull + plan.decay + settings.weight_decay
 
 
 def bias_of(plan: Plan, anchor: Vector) -> Vector | None:

@@ -11,14 +11,13 @@ from selecting import slow
 from torch import nn
 
 import fedkeel as fk
-from fedkeel.engines.client import run_client
 from fedkeel.engines.contract import ClientFailure, RoundRequest
 from fedkeel.engines.jobs.job import (
     ChunkJob,
     ClientJob,
     CohortSums,
-    WorkerState,
     evaluation_jobs,
+    make_runner,
     round_jobs,
     run_job,
 )
@@ -38,7 +37,7 @@ def setup(
     task, method = fk.Task(nn.Linear(3, 2)), fk.SCAFFOLD()
     federation = fk.Federation.from_arrays(data)
     settings = settings_of(task, federation, method, rounds=1, cohort=cohort, work=fk.Work(steps=2))
-    x = WorkerState(settings, channels_last=False).oracle.point.clone()
+    x = make_runner(settings, channels_last=False).oracle.point.clone()
     down = method.broadcast(method.init(x))
     clients = list(range(cohort))[::-1]
     request = RoundRequest(method, 0, 0.1, down, torch.zeros(0), clients, [1.0] * cohort)
@@ -79,8 +78,8 @@ def test_a_job_gives_the_same_wherever_and_however_often_it_runs():
     settings, request, memories = setup(2)
     job = round_jobs(settings, request, memories, workers=2)[1]
     sent = pickle.loads(pickle.dumps(job))
-    here = run_client(settings, WorkerState(settings, False).oracle, request, job.client, job.memory)
-    used = WorkerState(settings, False)
+    here = make_runner(settings, False).run(request, job.client, job.memory)
+    used = make_runner(settings, False)
     for found in (run_job(used, request, job), run_job(used, request, sent)):
         assert_equal(here.upload, found.upload)
         assert_equal(here.memory, found.memory)
@@ -89,12 +88,12 @@ def test_a_job_gives_the_same_wherever_and_however_often_it_runs():
 @pytest.mark.parametrize("workers", [*slow(1, 5), 2])
 def test_results_are_reduced_in_drawn_order_whatever_order_they_come_in(workers):
     settings, request, memories = setup(19)
-    state = WorkerState(settings, False)
+    runner = make_runner(settings, False)
     serial, sums = Reduction(settings.reducer, request.weights), CohortSums(settings.reducer, request)
     for client, memory in zip(request.clients, memories, strict=True):
-        serial.add(run_client(settings, state.oracle, request, client, memory))
+        serial.add(runner.run(request, client, memory))
     for job in reversed(round_jobs(settings, request, memories, workers)):
-        sums.take(job, run_job(state, request, job))
+        sums.take(job, run_job(runner, request, job))
     expected, found = serial.result(), sums.result()
     assert_equal(expected.upload, found.upload)
     assert [client.loss for client in found.clients] == [client.loss for client in expected.clients]

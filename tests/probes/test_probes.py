@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from problems import expect, play, quadratic, settings_of, tiny_net
+from problems import expect, play, quadratic, runner_of, settings_of, tiny_net
 from safetensors.torch import save_file
 from torch import nn
 
 import fedkeel as fk
-from fedkeel.engines.client import minibatches
 from fedkeel.probes import (
     ClientAccuracy,
     Cosine,
@@ -84,7 +83,7 @@ def test_v1_v2_and_drift_over_the_points_that_steps_are_taken_at() -> None:
         for i in row["cohort"]:
             y, path = x + beta * (x - w[i]), []
             X, Y = problem.clients[i]
-            for batch in minibatches(settings, r, i):
+            for batch in runner_of(settings).minibatches(r, i):
                 path.append(np.sum((y - x) ** 2))
                 y = y - lr * (problem.reference.grad(y, X[batch], Y[batch]) + WORK.weight_decay * y)
             paths.append(path)

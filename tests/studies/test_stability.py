@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from problems import Problem, expect, session_of, settings_of, tiny_net
+from problems import Problem, expect, runner_of, session_of, settings_of, tiny_net
 from selecting import slow
 
 import fedkeel as fk
-from fedkeel.engines.client import minibatches
 from fedkeel.running.population import Population
 from fedkeel.running.session import Session
 from fedkeel.settings import RunSettings
@@ -92,7 +91,7 @@ def walks_by_hand(problem: Problem, settings: RunSettings, round: int) -> list[l
         y, (X, Y) = before["x"], problem.clients[i]
         offset = before["c"] - before["c_i"].get(i, 0.0)
         walk = [y]
-        for batch in minibatches(settings, round, i):
+        for batch in runner_of(settings).minibatches(round, i):
             y = y - WORK.lr * (problem.reference.grad(y, X[batch], Y[batch]) + offset)
             walk.append(y)
         walks.append(walk)

@@ -1,10 +1,11 @@
-"""A client's round as a pure function: what every engine runs, wherever it runs it."""
+"""A client's round as a pure function of its arguments: what every engine runs, wherever it runs it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 import torch
@@ -13,8 +14,16 @@ from fedkeel.algorithm import Facts, Plan, Walk
 from fedkeel.attacks import AttackView
 from fedkeel.data.federation import Batch
 from fedkeel.engines.contract import ClientOutcome, ClientResult, RoundRequest, Upload
-from fedkeel.engines.outcome import check_deadline, client_outcome, watched
-from fedkeel.errors import Diverged
+from fedkeel.engines.outcome import (
+    SimulatedFailure,
+    UnusableClient,
+    check_upload,
+    damaged,
+    failure_of,
+    past_deadline,
+    raise_named,
+)
+from fedkeel.errors import ConfigError, Diverged
 from fedkeel.evaluation import needing_all
 from fedkeel.layout import worst_layer
 from fedkeel.oracle import Oracle
@@ -24,226 +33,236 @@ from fedkeel.settings import RunSettings
 from fedkeel.streams import Stream
 from fedkeel.trees import count, split
 from fedkeel.vector import Vector, finite
-from fedkeel.walk import Pace, WalkResult, take
+from fedkeel.walk import StepSettings, WalkResult, run_local_steps
 
 _FULL_BATCH = 1000
 
-
-def client_stream(seed: int, round: int, client: int) -> Stream:
-    """Return the randomness of a client in a round."""
-    return Stream(seed).branch("client", round, client)
+ClientRound = Callable[[RoundRequest, int, ClientMemory], ClientResult]
 
 
-def minibatches(settings: RunSettings, round: int, client: int) -> list[np.ndarray]:
-    """Return the minibatches of a client in a round, as indices into its own samples."""
-    samples = len(settings.federation.rows(client))
-    stream = client_stream(settings.seed, round, client).branch("order")
-    return settings.work.order(samples, stream.numpy())
+class ClientRunner:
+    """Runs clients of a run on one oracle; nothing is kept from one client or round to the next."""
 
+    def __init__(self, settings: RunSettings, oracle: Oracle) -> None:
+        self.settings, self.oracle = settings, oracle
 
-def facts_of(
-    settings: RunSettings, request: RoundRequest, clients: int | Sequence[int], like: Vector
-) -> Facts:
-    """Return what a method may know of a client, or of several."""
-    federation = settings.federation
-    mean = federation.mean_size if request.mean_samples is None else request.mean_samples
-    if isinstance(clients, int):
-        return Facts.of(federation.size(clients), mean, like)
-    return Facts.of([federation.size(client) for client in clients], mean, like)
+    def outcome(
+        self, request: RoundRequest, client: int, memory: ClientMemory, run: ClientRound | None = None
+    ) -> ClientOutcome:
+        """Run a client's round and check its upload; a failure is a value, or raised where the run stops.
 
-
-def pace_of(settings: RunSettings, request: RoundRequest, steps: int) -> Pace:
-    """Return the pace of a client that takes that many steps in a round."""
-    rates = settings.work.rates(request.round, settings.rounds, steps)
-    if rates is not None:
-        rates = tuple(rate * request.rate_factor for rate in rates)
-    return Pace.of(settings.work, request.lr, rates)
-
-
-def attempt_client(
-    settings: RunSettings, oracle: Oracle, request: RoundRequest, client: int, memory: ClientMemory
-) -> ClientOutcome:
-    """Let one client do its round, and check what it gives: see `client_outcome`."""
-    return client_outcome(
-        settings, request, client, lambda: run_client(settings, oracle, request, client, memory)
-    )
-
-
-def run_client(
-    settings: RunSettings, oracle: Oracle, request: RoundRequest, client: int, memory: ClientMemory
-) -> ClientResult:
-    """Let one client do its round: plan, walk, finish, and measure what probes asked for."""
-    started = time.monotonic()
-    algorithm, probes = request.algorithm, request.probes
-    facts = facts_of(settings, request, client, oracle.point)
-    plan = algorithm.plan(request.down, memory.method, facts)
-    trace = None if probes is None else probes.trace(request.down.x)
-    before = oracle.passes
-    walked = walk_client(settings, oracle, request, client, plan, trace=trace, started=started)
-    check_deadline(settings, started)
-    if not (finite(walked.loss) and finite(walked.walk.end) and finite(oracle.buffers)):
-        raise diverged(settings, oracle, request, client, memory)
-    up, kept = (
-        without_views_of(oracle.point, part)
-        for part in algorithm.finish(walked.walk, request.down, memory.method, facts)
-    )
-    upload = Upload(up, oracle.buffers.clone())
-    result = ClientResult(
-        upload,
-        memory._replace(method=kept),
-        float(walked.loss),
-        walked.gradients,
-        nbytes(upload),
-        oracle.passes.since(before),
-    )
-    if probes is not None:
-        path2 = None if trace is None else trace.total
-        result = measured(
-            settings, oracle, request, client, result, before=memory, walk=walked.walk, path2=path2
-        )
-    return attacked(settings, request, client, result)
-
-
-def attacked(settings: RunSettings, request: RoundRequest, client: int, result: ClientResult) -> ClientResult:
-    """Return what a client gives: a hostile one sends something else than its upload, where that is attacked.
-
-    It comes last, so the client's memory and what probes measured are those of the round that it did.
-    """
-    attack, upload = settings.attack, result.upload
-    if attack is None or client not in settings.hostile:
+        `run` gives the client's result where this runner does not compute it itself.
+        """
+        faults = self.settings.faults
+        fault = None if faults is None else faults.of(request.round, client)
+        try:
+            if fault in {"drop", "straggle"}:
+                raise SimulatedFailure(fault)
+            result = (run or self.run)(request, client, memory)
+            if fault == "crash":
+                raise SimulatedFailure(fault)
+            if faults is not None and fault == "corrupt":
+                result = damaged(self.settings, faults, request, client, result)
+            check_upload(self.settings, request, result)
+        except ConfigError:  # of no client
+            raise
+        except Exception as problem:
+            if self.settings.leaves_out:
+                return failure_of(client, problem)
+            raise_named(request, client, problem)
         return result
-    view = AttackView(request.round, client, request.down.x, attack.stream(settings.seed))
-    return result._replace(upload=attack.send(upload, view))
 
-
-def walk_client(
-    settings: RunSettings,
-    oracle: Oracle,
-    request: RoundRequest,
-    client: int,
-    plan: Plan,
-    *,
-    trace: Callable[[Vector], None] | None = None,
-    started: float | None = None,
-) -> WalkResult:
-    """Walk as planned on the client's own minibatches; `trace` is shown the point before every step.
-
-    A walk of a round began when it `started`, and may be cut short by a deadline or a simulated crash.
-    """
-    stream = client_stream(settings.seed, request.round, client)
-    order = minibatches(settings, request.round, client)
-    batches: Iterable[Batch] = settings.training_data.batches(client, order, stream)
-    if started is not None and (settings.client_seconds or settings.faults):
-        batches = watched(
-            settings, batches, round=request.round, client=client, steps=len(order), started=started
+    def run(self, request: RoundRequest, client: int, memory: ClientMemory) -> ClientResult:
+        """Let one client do its round: plan, walk, finish, and measure what probes asked for."""
+        started = time.monotonic()
+        oracle, algorithm, probes = self.oracle, request.algorithm, request.probes
+        facts = self.facts(request, client)
+        plan = algorithm.plan(request.down, memory.method, facts)
+        trace = None if probes is None else probes.trace(request.down.x)
+        before = oracle.passes
+        walked = self.walk(request, client, plan, trace=trace, started=started)
+        self._check_deadline(started)
+        if not (finite(walked.loss) and finite(walked.walk.end) and finite(oracle.buffers)):
+            raise self.diverged(request, client, memory)
+        up, kept = (
+            without_views_of(oracle.point, part)
+            for part in algorithm.finish(walked.walk, request.down, memory.method, facts)
         )
-    oracle.load_buffers(request.buffers)
-    with seeded(stream.branch("dropout").integer(), oracle.device):
-        return take(
-            oracle,
-            plan,
-            batches,
-            pace_of(settings, request, len(order)),
-            lambda at: full_gradient(settings, oracle, client, at),
-            trace=trace,
+        upload = Upload(up, oracle.buffers.clone())
+        result = ClientResult(
+            upload,
+            memory._replace(method=kept),
+            float(walked.loss),
+            walked.gradients,
+            nbytes(upload),
+            oracle.passes.since(before),
         )
+        if probes is not None:
+            path2 = None if trace is None else trace.total
+            result = self.measured(request, client, result, before=memory, walk=walked.walk, path2=path2)
+        return self.attacked(request, client, result)
 
+    def walk(
+        self,
+        request: RoundRequest,
+        client: int,
+        plan: Plan,
+        *,
+        trace: Callable[[Vector], None] | None = None,
+        started: float | None = None,
+    ) -> WalkResult:
+        """Walk as planned on the client's own minibatches; `trace` is shown the point before every step.
 
-def measured(
-    settings: RunSettings,
-    oracle: Oracle,
-    request: RoundRequest,
-    client: int,
-    result: ClientResult,
-    *,
-    before: ClientMemory,
-    walk: Walk,
-    path2: Vector | None,
-) -> ClientResult:
-    """Show a client's round to the probes that asked; return its result with their measures and notes."""
-    assert request.probes is not None
-    assert result.upload is not None
-    view = ClientView(
-        client,
-        request.round,
-        request.down.x,
-        walk,
-        request.down,
-        before.method,
-        result.memory.method,
-        result.upload.up,
-        path2,
-        gradient=lambda at: _probed_gradient(settings, oracle, request.round, client, at),
-    )
-    measures, notes = (
-        without_views_of(oracle.point, part) for part in request.probes.measure(view, before.notes)
-    )
-    return result._replace(measures=measures, memory=result.memory._replace(notes=notes))
+        A walk of a round began when it `started`, and may be cut short by a deadline or a simulated crash.
+        """
+        stream, order = self.stream(request.round, client), self.minibatches(request.round, client)
+        batches: Iterable[Batch] = self.settings.training_data.batches(client, order, stream)
+        if started is not None and (self.settings.client_seconds or self.settings.faults):
+            batches = self._interruptible(batches, request.round, client, len(order), started)
+        self.oracle.load_buffers(request.buffers)
+        with seeded(stream.branch("dropout").integer(), self.oracle.device):
+            return run_local_steps(
+                self.oracle,
+                plan,
+                batches,
+                self.step_settings(request, len(order)),
+                partial(self.full_gradient, client),
+                trace=trace,
+            )
 
+    def stream(self, round: int, client: int) -> Stream:
+        """Return the randomness of a client in a round."""
+        return Stream(self.settings.seed).branch("client", round, client)
 
-def _probed_gradient(settings: RunSettings, oracle: Oracle, round: int, client: int, at: Vector) -> Vector:
-    """Return a full gradient for a probe: dropout is keyed by the round and the client alone."""
-    stream = client_stream(settings.seed, round, client)
-    with seeded(stream.branch("probe").integer(), oracle.device):
-        return full_gradient(settings, oracle, client, at)
+    def minibatches(self, round: int, client: int) -> list[np.ndarray]:
+        """Return the minibatches of a client in a round, as indices into its own samples."""
+        samples = len(self.settings.federation.rows(client))
+        return self.settings.work.order(samples, self.stream(round, client).branch("order").numpy())
 
+    def facts(self, request: RoundRequest, clients: int | Sequence[int]) -> Facts:
+        """Return what a method may know of a client, or of several."""
+        federation, like = self.settings.federation, self.oracle.point
+        mean = federation.mean_size if request.mean_samples is None else request.mean_samples
+        if isinstance(clients, int):
+            return Facts.of(federation.size(clients), mean, like)
+        return Facts.of([federation.size(client) for client in clients], mean, like)
 
-def diverged(
-    settings: RunSettings, oracle: Oracle, request: RoundRequest, client: int, memory: ClientMemory
-) -> Diverged:
-    """Return the error that names the client whose walk left the numbers, and the layer that did first."""
-    layer = _first_layer(settings, oracle, request, client, memory)
-    where = "" if layer is None else f", first in {layer}"
-    return Diverged(
-        f"round {request.round}, client {client}: the loss or the model turned NaN or infinite{where}; "
-        f"lower the learning rate ({request.lr:g}) or set Work(clip=…)",
-        round=request.round,
-        client=client,
-        layer=layer,
-    )
+    def step_settings(self, request: RoundRequest, steps: int) -> StepSettings:
+        """Return the settings of the local steps of a client that takes that many in a round."""
+        rates = self.settings.work.rates(request.round, self.settings.rounds, steps)
+        if rates is not None:
+            rates = tuple(rate * request.rate_factor for rate in rates)
+        return StepSettings.of(self.settings.work, request.lr, rates)
 
+    def full_gradient(self, client: int, at: Vector) -> Vector:
+        """Return the gradient at a vector over all of a client's samples, as stored.
 
-def _first_layer(
-    settings: RunSettings, oracle: Oracle, request: RoundRequest, client: int, memory: ClientMemory
-) -> str | None:
-    """Walk again and return the layer that left the numbers first: by the next step all of them have."""
-    points: list[Vector] = []  # the last one that is finite, and the first one that is not
+        It is put together from batches where the loss is a mean over samples; any other loss sees all at
+        once.
+        """
+        federation = self.settings.training_data
+        x, y = federation.samples(client)
+        size = count(y) if needing_all({"loss": self.settings.task.loss}) else _FULL_BATCH
 
-    def trace(y: Vector) -> None:
-        if not points or finite(points[-1]):
-            points[:] = [*points[-1:], y.clone()]
+        def batches() -> Iterator[Batch]:
+            for part, target in zip(split(x, size), split(y, size), strict=True):
+                yield federation.prepare(part), target
 
-    try:
-        walk_client(
-            settings,
-            oracle,
-            request,
+        return self.oracle.full_gradient(at, batches(), count(y))
+
+    def measured(
+        self,
+        request: RoundRequest,
+        client: int,
+        result: ClientResult,
+        *,
+        before: ClientMemory,
+        walk: Walk,
+        path2: Vector | None,
+    ) -> ClientResult:
+        """Show a client's round to the probes that asked; return its result with their measures and notes."""
+        assert request.probes is not None
+        assert result.upload is not None
+        view = ClientView(
             client,
-            request.algorithm.plan(
-                request.down, memory.method, facts_of(settings, request, client, oracle.point)
-            ),
-            trace=trace,
+            request.round,
+            request.down.x,
+            walk,
+            request.down,
+            before.method,
+            result.memory.method,
+            result.upload.up,
+            path2,
+            gradient=lambda at: self._probed_gradient(request.round, client, at),
         )
-        trace(oracle.point)
-    except Exception:  # it does not even get as far
-        return None
-    return worst_layer(oracle.layout, points[-1], points[0])
+        measures, notes = (
+            without_views_of(self.oracle.point, part) for part in request.probes.measure(view, before.notes)
+        )
+        return result._replace(measures=measures, memory=result.memory._replace(notes=notes))
 
+    def attacked(self, request: RoundRequest, client: int, result: ClientResult) -> ClientResult:
+        """Return the result with what a hostile client sends in place of its upload, where that is attacked.
 
-def full_gradient(settings: RunSettings, oracle: Oracle, client: int, at: Vector) -> Vector:
-    """Return the gradient at a vector over all of a client's samples, as stored.
+        It comes last, so the client's memory and what probes measured are those of the round that it did.
+        """
+        attack, upload = self.settings.attack, result.upload
+        if attack is None or client not in self.settings.hostile:
+            return result
+        view = AttackView(request.round, client, request.down.x, attack.stream(self.settings.seed))
+        return result._replace(upload=attack.send(upload, view))
 
-    It is put together from batches where the loss is a mean over samples; any other loss sees all at once.
-    """
-    federation = settings.training_data
-    x, y = federation.samples(client)
-    size = count(y) if needing_all({"loss": settings.task.loss}) else _FULL_BATCH
+    def diverged(self, request: RoundRequest, client: int, memory: ClientMemory) -> Diverged:
+        """Return the error that names the client whose numbers are no longer finite, and the first layer."""
+        layer = self._first_layer(request, client, memory)
+        where = "" if layer is None else f", first in {layer}"
+        return Diverged(
+            f"round {request.round}, client {client}: the loss or the model turned NaN or infinite{where}; "
+            f"lower the learning rate ({request.lr:g}) or set Work(clip=…)",
+            round=request.round,
+            client=client,
+            layer=layer,
+        )
 
-    def batches() -> Iterator[Batch]:
-        for part, target in zip(split(x, size), split(y, size), strict=True):
-            yield federation.prepare(part), target
+    def _first_layer(self, request: RoundRequest, client: int, memory: ClientMemory) -> str | None:
+        """Walk again and return the layer that diverged first: by the next step all of them have."""
+        points: list[Vector] = []  # the last one that is finite, and the first one that is not
 
-    return oracle.full_gradient(at, batches(), count(y))
+        def trace(y: Vector) -> None:
+            if not points or finite(points[-1]):
+                points[:] = [*points[-1:], y.clone()]
+
+        try:
+            facts = self.facts(request, client)
+            self.walk(
+                request, client, request.algorithm.plan(request.down, memory.method, facts), trace=trace
+            )
+            trace(self.oracle.point)
+        except Exception:  # it does not even get as far
+            return None
+        return worst_layer(self.oracle.layout, points[-1], points[0])
+
+    def _probed_gradient(self, round: int, client: int, at: Vector) -> Vector:
+        """Return a full gradient for a probe: dropout is keyed by the round and the client alone."""
+        with seeded(self.stream(round, client).branch("probe").integer(), self.oracle.device):
+            return self.full_gradient(client, at)
+
+    def _interruptible(
+        self, batches: Iterable[Batch], round: int, client: int, steps: int, started: float
+    ) -> Iterator[Batch]:
+        """Yield a client's minibatches until its deadline, or its simulated crash."""
+        faults = self.settings.faults
+        crash = faults is not None and faults.of(round, client) == "crash"
+        for index, batch in enumerate(batches):
+            if crash and index >= steps // 2:
+                raise SimulatedFailure("crash")
+            yield batch
+            self._check_deadline(started)
+
+    def _check_deadline(self, started: float) -> None:
+        """Raise where a client has taken longer than it may."""
+        limit = self.settings.client_seconds
+        if limit is not None and time.monotonic() - started > limit:
+            raise UnusableClient(past_deadline(limit))
 
 
 @contextmanager

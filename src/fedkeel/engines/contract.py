@@ -147,7 +147,7 @@ class MemoriesLost(Exception):
 class Engine(Protocol):
     """Runs a cohort's walks, and evaluates models. All engines give the serial engine's result.
 
-    A client's round is run by `engines.outcome.client_outcome`: a failure is a value there, and `Reduction`
+    A client's round is run by `ClientRunner.outcome`: a failure is a value there, and `Reduction`
     leaves its slot empty. A client that an engine itself gives up (its workers die) is such a value too.
     """
 

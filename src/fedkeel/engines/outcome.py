@@ -1,30 +1,32 @@
 """What a client's round comes to: a result that was checked, or a failure.
 
-Every engine runs its clients through `client_outcome`. Where the run stops at a client that fails, the
+Every engine runs its clients through `ClientRunner.outcome`. Where the run stops at a client that fails, the
 failure is raised with round and client in its message; where it goes on without that client, it is a value.
 """
 
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NoReturn, TypeVar
+from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 import torch
 
 from fedkeel.algorithm import Algorithm, Facts, Walk
-from fedkeel.engines.contract import ClientFailure, ClientOutcome, ClientResult, RoundRequest, UploadShapes
-from fedkeel.errors import ClientFailed, ConfigError, DataError, Diverged, FedkeelError
-from fedkeel.faults import Damage
+from fedkeel.engines.contract import ClientFailure, ClientResult, RoundRequest, UploadShapes
+from fedkeel.errors import ClientFailed, DataError, Diverged, FedkeelError
+from fedkeel.faults import Damage, Fault, Faults
 from fedkeel.records import Record, leaves, transform
 from fedkeel.settings import RunSettings
 from fedkeel.vector import Vector, finite, scalar_like
 from fedkeel.walk import sharp_of
 
-T = TypeVar("T")
-
 _LONGEST_REASON = 300  # characters
+_SIMULATED: dict[Fault, str] = {
+    "drop": "dropped out",
+    "straggle": "took too long",
+    "crash": "crashed in the middle of its work",
+}
 _HUGE = 1e6  # times the bound on uploads: how large a corrupt one is
 
 
@@ -39,27 +41,11 @@ class NotFinite(UnusableClient):
         super().__init__(f"it sent NaN or infinite values ({name})")
 
 
-class SimulatedCrash(UnusableClient):
-    """A client fails on purpose in the middle of its work."""
+class SimulatedFailure(UnusableClient):
+    """A client fails on purpose."""
 
-    def __init__(self) -> None:
-        super().__init__("crashed in the middle of its work (simulated)")
-
-
-def client_outcome(
-    settings: RunSettings, request: RoundRequest, client: int, run: Callable[[], ClientResult]
-) -> ClientOutcome:
-    """Run a client's round and check what it gives; a failure is a value, or raised where the run stops."""
-    try:
-        result = _with_faults(settings, request, client, run)
-        _check(settings, request, result)
-    except ConfigError:  # of no client
-        raise
-    except Exception as problem:
-        if settings.leaves_out:
-            return failure_of(client, problem)
-        raise_named(request, client, problem)
-    return result
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(f"{_SIMULATED[fault]} (simulated)")
 
 
 def failure_of(client: int, problem: Exception) -> ClientFailure:
@@ -88,26 +74,6 @@ def raise_named(request: RoundRequest, client: int, problem: Exception) -> NoRet
         round=request.round,
         client=client,
     ) from cause
-
-
-def watched(
-    settings: RunSettings, batches: Iterable[T], *, round: int, client: int, steps: int, started: float
-) -> Iterator[T]:
-    """Yield a client's minibatches as long as it may go on: until its deadline, or its simulated crash."""
-    faults = settings.faults
-    crash = faults is not None and faults.of(round, client) == "crash"
-    for index, batch in enumerate(batches):
-        if crash and index >= steps // 2:
-            raise SimulatedCrash
-        yield batch
-        check_deadline(settings, started)
-
-
-def check_deadline(settings: RunSettings, started: float) -> None:
-    """Raise where a client has taken longer than it may."""
-    limit = settings.client_seconds
-    if limit is not None and time.monotonic() - started > limit:
-        raise UnusableClient(past_deadline(limit))
 
 
 def past_deadline(limit: float) -> str:
@@ -150,7 +116,7 @@ def _reason(problem: Exception) -> str:
     return told if len(told) <= _LONGEST_REASON else f"{told[:_LONGEST_REASON]}…"
 
 
-def _check(settings: RunSettings, request: RoundRequest, result: ClientResult) -> None:
+def check_upload(settings: RunSettings, request: RoundRequest, result: ClientResult) -> None:
     """Refuse an upload that is not finite, of another shape than the server takes, or larger than allowed."""
     assert result.upload is not None
     up, buffers = result.upload
@@ -187,34 +153,19 @@ def _shown(shape: Sequence[int]) -> str:
     return f"({', '.join(map(str, shape))})"
 
 
-def _with_faults(
-    settings: RunSettings, request: RoundRequest, client: int, run: Callable[[], ClientResult]
+def damaged(
+    settings: RunSettings, faults: Faults, request: RoundRequest, client: int, result: ClientResult
 ) -> ClientResult:
-    """Run a client that may have to fail on purpose; `walk_client` lets one crash in the middle."""
-    faults, round = settings.faults, request.round
-    fault = None if faults is None else faults.of(round, client)
-    if fault == "drop":
-        raise UnusableClient("dropped out (simulated)")
-    if fault == "straggle":
-        raise UnusableClient("took too long (simulated)")
-    result = run()
-    if fault == "crash":
-        raise SimulatedCrash
-    if faults is not None and fault == "corrupt":
-        damage = faults.damage(round, client, bounded=settings.max_upload_norm is not None)
-        if damage == "shape" and request.shapes is None:  # nobody would notice
-            damage = "nan"
-        return _damaged(result, damage, settings.max_upload_norm or 1.0)
-    return result
-
-
-def _damaged(result: ClientResult, damage: Damage, bound: float) -> ClientResult:
     """Return a client's result with a corrupt upload."""
     assert result.upload is not None
+    bound = settings.max_upload_norm
+    damage = faults.damage(request.round, client, bounded=bound is not None)
+    if damage == "shape" and request.shapes is None:  # nobody would notice
+        damage = "nan"
     changes: dict[Damage, Callable[[Vector], Vector]] = {
         "nan": lambda tensor: torch.full_like(tensor, math.nan),
         "inf": lambda tensor: torch.full_like(tensor, math.inf),
         "shape": lambda tensor: torch.cat([tensor, tensor[-1:]]),
-        "huge": lambda tensor: torch.full_like(tensor, _HUGE * bound),
+        "huge": lambda tensor: torch.full_like(tensor, _HUGE * (bound or 1.0)),
     }
     return result._replace(upload=result.upload._replace(up=transform(changes[damage], result.upload.up)))

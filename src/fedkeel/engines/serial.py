@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 
 from fedkeel.data.samples import Samples
-from fedkeel.engines.client import attempt_client
+from fedkeel.engines.client import ClientRunner
 from fedkeel.engines.contract import CohortResult, RoundRequest
 from fedkeel.engines.reduction import Reduction
 from fedkeel.engines.sizing import fits_channels_last, sensible_threads
@@ -24,7 +24,7 @@ class Serial:
     name = "serial"
 
     def __init__(self, settings: RunSettings, oracle: Oracle, threads: int | None = None) -> None:
-        self.settings, self.oracle = settings, oracle
+        self.settings, self.oracle, self.runner = settings, oracle, ClientRunner(settings, oracle)
         oracle.channels_last = fits_channels_last(settings, oracle)
         self.threads = threads or sensible_threads(settings, oracle)
 
@@ -33,7 +33,7 @@ class Serial:
         reduction = Reduction(self.settings.reducer, request.weights)
         with threads(self.threads):
             for client, memory in zip(request.clients, memories, strict=True):
-                reduction.add(attempt_client(self.settings, self.oracle, request, client, memory))
+                reduction.add(self.runner.outcome(request, client, memory))
             return reduction.result()
 
     def evaluate(self, vectors: Sequence[Vector], buffers: Vector, data: Samples) -> list[dict[str, float]]:

@@ -7,12 +7,13 @@ version that the server's history commits to, and sends the memory along only wh
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import partial
 
 from fedkeel.columns import LEFT_OUT, MEMORY_LOST, RESTARTED
 from fedkeel.data.samples import Samples
+from fedkeel.engines.client import ClientRunner
 from fedkeel.engines.contract import ClientOutcome, ClientResult, CohortResult, MemoriesLost, RoundRequest
-from fedkeel.engines.outcome import UnusableClient, client_outcome
+from fedkeel.engines.outcome import UnusableClient
 from fedkeel.engines.reduction import Reduction
 from fedkeel.engines.serial import Serial
 from fedkeel.engines.sizing import fits_channels_last
@@ -48,6 +49,7 @@ class NodesEngine:
         count: int | None = None,
     ) -> None:
         self.settings, self.oracle, self.registry, self.options = settings, oracle, registry, options
+        self.runner = ClientRunner(settings, oracle)
         self.run_id, self.history, self.threads = run, history, count or 1
         self.restarted: int | None = None  # the round in which all memories were last given up
         test = settings.federation.test
@@ -157,13 +159,10 @@ class Asking:
                 return self._failed(client, f"its node did not answer ({reply.reason})")
             self._asked_at.pop(client, None)
             return None
-        settings, request = self.engine.settings, self.request
+        request = self.request
         try:
-            return client_outcome(
-                settings,
-                request,
-                client,
-                lambda: self._read(client, reply),
+            return self.engine.runner.outcome(
+                request, client, self.memories[client], partial(self._read, reply)
             )
         except _Lost:
             if client in self.lost:
@@ -176,10 +175,12 @@ class Asking:
             self._asked_at.pop(client, None)
             return None
 
-    def _read(self, client: int, reply: Envelope) -> ClientResult:
+    def _read(
+        self, reply: Envelope, request: RoundRequest, client: int, _memory: ClientMemory
+    ) -> ClientResult:
         settings, run = self.engine.settings, self.engine.run_id
         try:
-            return read_reply(settings, self.request, reply, client=client, form=self._form, run=run)
+            return read_reply(settings, request, reply, client=client, form=self._form, run=run)
         except LostMemory as problem:
             raise _Lost from problem
 
@@ -191,10 +192,10 @@ class Asking:
         return f"its node did not answer within {limit}{told}"
 
     def _failed(self, client: int, reason: str) -> ClientOutcome:
-        def refuse() -> Any:
+        def refuse(*_round: object) -> ClientResult:
             raise UnusableClient(reason)
 
-        return client_outcome(self.engine.settings, self.request, client, refuse)
+        return self.engine.runner.outcome(self.request, client, self.memories[client], refuse)
 
 
 class _Lost(BaseException):

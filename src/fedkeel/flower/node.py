@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedkeel.engines.client import run_client
+from fedkeel.engines.client import ClientRunner
 from fedkeel.engines.contract import ClientResult, RoundRequest
 from fedkeel.engines.outcome import failure_of
 from fedkeel.engines.serial import threads
@@ -64,6 +64,7 @@ class ClientNode:
     def __init__(self, deployment: Deployment, config: RunConfig, node: Node) -> None:
         self.node, self.settings = node, deployment.on_node(config, node)
         self.oracle = Oracle(self.settings.task, device_of(config.experiment.device))
+        self.runner = ClientRunner(self.settings, self.oracle)
         self.oracle.channels_last = fits_channels_last(self.settings, self.oracle)
         self.threads = config.experiment.threads or sensible_threads(self.settings, self.oracle)
 
@@ -95,7 +96,7 @@ class ClientNode:
         with kept.locked(), threads(self.threads), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             request, memory = self._request(message, kept)
-            result = run_client(self.settings, self.oracle, request, client, memory)
+            result = self.runner.run(request, client, memory)
             if worth_keeping(result.memory):
                 kept.write(request.round + 1, dict(leaves(result.memory)), base=values["base"])
         return self._reply(message, result)

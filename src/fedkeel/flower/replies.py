@@ -1,7 +1,7 @@
 """What the server makes of a node's reply: a client's result, checked field by field, or a reason against it.
 
 Nothing that a node sends is believed: every name, shape, dtype and count is compared with what the method and
-the client's work must give. `engines.outcome.client_outcome` then refuses what is not finite or too large.
+the client's work must give. `ClientRunner.outcome` then refuses what is not finite or too large.
 """
 
 from __future__ import annotations

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from fedkeel.errors import ConfigError
+from fedkeel.interrupts import uninterrupted
+from fedkeel.running.callbacks import Callback
+from fedkeel.running.round import Row
 from fedkeel.running.selection import Selection
+from fedkeel.running.session import Session
 from fedkeel.vector import Vector
 
 _PLAIN = ("round", "score", "column")
@@ -24,26 +28,45 @@ class KeptModel(NamedTuple):
     buffers: Vector
 
 
-class BestKeeper:
+class BestKeeper(Callback):
     """Keeps the model of the best round, of equals the first; by the evaluation there is where not told."""
 
-    def __init__(self, selection: Selection | None = None) -> None:
+    def __init__(self, session: Session, selection: Selection | None = None) -> None:
+        self._session = session
         self._asked = selection is not None
-        self.selection = selection or Selection()
-        self.kept: KeptModel | None = None
+        self._selection = selection or Selection()
+        self._kept: KeptModel | None = None
+        self._seen = 0  # rounds
 
-    def see(self, row: Mapping[str, Any], vector: Vector, buffers: Vector) -> None:
-        """Take the model after a round, where it is better than those before."""
-        score = self.selection.score(row)
-        if score is not None and (self.kept is None or score > self.kept.score):
-            column = self.selection.column(row)
-            self.kept = KeptModel(row["round"], score, column, vector.clone(), buffers.clone())
+    def on_run_begin(self, rows: Sequence[Row]) -> None:
+        """Skip the rounds before: a checkpoint holds the best model of those."""
+        self._seen = len(rows)
+
+    def on_round_end(self, row: Row) -> None:
+        """Keep the model where it is better than those before."""
+        self._see_last_round()
+
+    @property
+    def kept(self) -> KeptModel | None:
+        """Return the best model; a signal may have ended the run before `on_round_end`."""
+        self._see_last_round()
+        return self._kept
+
+    def _see_last_round(self) -> None:
+        context, state, history = self._session.context, self._session.state, self._session.history
+        if self._seen == len(history):
+            return
+        with uninterrupted():
+            row, self._seen = history[-1], len(history)
+            score = self._selection.score(row)
+            if score is not None and (self._kept is None or score > self._kept.score):
+                model, buffers = context.model(state).clone(), state.buffers.clone()
+                self._kept = KeptModel(row["round"], score, self._selection.column(row), model, buffers)
 
     def values(self) -> dict[str, Any]:
         """Return what a checkpoint says of it beside its tensors."""
-        chosen = {"metric": self.selection.metric, "mode": self.selection.mode}
-        kept = {} if self.kept is None else {name: getattr(self.kept, name) for name in _PLAIN}
-        return {**chosen, **kept}
+        chosen, best = {"metric": self._selection.metric, "mode": self._selection.mode}, self.kept
+        return {**chosen, **({} if best is None else {name: getattr(best, name) for name in _PLAIN})}
 
     def tensors(self) -> dict[str, Tensor]:
         """Return its tensors for a checkpoint."""
@@ -54,12 +77,12 @@ class BestKeeper:
         if "round" not in values:
             return
         before = Selection(values["metric"], values["mode"])
-        if self._asked and self.selection != before:
+        if self._asked and self._selection != before:
             was = "by the evaluation there is" if before.metric is None else f"by {before.metric!r}"
             raise ConfigError(
-                f"metric = {self.selection.metric!r}: this run has kept its best model {was}: "
+                f"metric = {self._selection.metric!r}: this run has kept its best model {was}: "
                 "go on with the same metric, or leave it out"
             )
-        self.selection = before
+        self._selection = before
         named = {name: values[name] for name in _PLAIN}
-        self.kept = KeptModel(**named, vector=tensors["vector"], buffers=tensors["buffers"])
+        self._kept = KeptModel(**named, vector=tensors["vector"], buffers=tensors["buffers"])

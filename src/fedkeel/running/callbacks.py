@@ -105,7 +105,7 @@ class KeepBest(Callback):
 
 
 class CallbackList:
-    """All callbacks of a run, called in order."""
+    """All callbacks of a run, called in order: best model, recorder, the user's own, progress."""
 
     def __init__(self, given: CallbackLike | Sequence[CallbackLike] | None) -> None:
         self.given = _listed(given)

@@ -12,6 +12,7 @@ from torch import nn
 
 from fedkeel.client_table import ClientTable
 from fedkeel.jsonfiles import json_text
+from fedkeel.running.best import BestKeeper
 from fedkeel.running.clients import evaluate_clients
 from fedkeel.running.panel import MethodMemories
 from fedkeel.running.result import BestRound, Result
@@ -23,7 +24,11 @@ MODEL_FILE, BEST_FILE = "model.safetensors", "best.safetensors"
 
 
 def result_of(
-    session: Session, manifest: Mapping[str, Any], path: Path | None, stopped_by: str | None
+    session: Session,
+    best: BestKeeper | None,
+    manifest: Mapping[str, Any],
+    path: Path | None,
+    stopped_by: str | None,
 ) -> Result:
     """Return what there is after the last finished round."""
     context, state = session.context, session.state
@@ -41,7 +46,7 @@ def result_of(
         manifest=manifest,
         choice=choice,
         run_dir=path,
-        best=_best(session),
+        best=_best(session, best),
         stopped_by=stopped_by,
         task=settings.task,
         transform=settings.federation.transform,
@@ -66,8 +71,8 @@ def write_end(directory: RunDirectory, manifest: dict[str, Any], result: Result)
     directory.finish(manifest, files)
 
 
-def _best(session: Session) -> BestRound | None:
-    kept = None if session.best is None else session.best.kept
+def _best(session: Session, best: BestKeeper | None) -> BestRound | None:
+    kept = None if best is None else best.kept
     if kept is None:
         return None
     model = session.context.oracle.trained(kept.vector, kept.buffers).eval()

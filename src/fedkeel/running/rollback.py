@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 from fedkeel.columns import ROLLED_BACK
 from fedkeel.errors import Diverged
-from fedkeel.running.round import RoundLimits, RoundOutcome, Row, RunContext, RunState, play_round
-from fedkeel.running.store import Store
+from fedkeel.running.round import RoundLimits, Row, RunContext, RunState
+from fedkeel.settings import RunSettings
 from fedkeel.vector import norm
 
 _NORM_FACTOR = 5.0  # times the largest norm so far; models may begin at zero, so there is a least one:
@@ -24,49 +24,37 @@ _LEAST_NORM, _LEAST_ENTRY = 10.0, 0.1  # or that of a model whose entries are al
 _LOSS_FACTOR = 100.0  # times the first round's training loss plus 1
 
 
-class Retries:
-    """Plays rounds, and plays them again with smaller steps where they diverge and the run asks for it."""
+class Rollbacks:
+    """The limits of a run's rounds, and its rollbacks; `events` are those of the round in progress."""
 
     def __init__(self) -> None:
+        self.events: list[Row] = []
         self._seen = 0  # rows
         self._norm = 0.0  # the largest
         self._factors: list[float] = []
 
-    def play(
-        self, context: RunContext, state: RunState, store: Store, history: Sequence[Row]
-    ) -> RoundOutcome:
-        """Play one round."""
-        settings = context.settings
-        self._see(history)
-        events: list[Row] = []
-        while True:
-            rate = math.prod([*self._factors, *(event["factor"] for event in events)])
-            try:
-                outcome = play_round(context, state, store, self._limits(context, state, history, rate))
-            except Diverged as problem:
-                if settings.on_divergence == "stop":
-                    raise
-                tries = len(self._factors) + len(events)
-                if tries >= settings.rollback_tries:
-                    problem.args = (f"{problem} (after {tries} rollbacks; rollback_tries allows no more)",)
-                    raise
-                told = {"reason": str(problem), "client": problem.client, "layer": problem.layer}
-                events.append({**told, "factor": settings.rollback_factor})
-                continue
-            if events:
-                outcome.row[ROLLED_BACK] = events
-            return outcome
+    def add(self, settings: RunSettings, problem: Diverged) -> None:
+        """Note why the round is played again with smaller steps; raise the problem where it is not."""
+        if settings.on_divergence == "stop":
+            raise problem
+        tries = len(self._factors) + len(self.events)
+        if tries >= settings.rollback_tries:
+            problem.args = (f"{problem} (after {tries} rollbacks; rollback_tries allows no more)",)
+            raise problem
+        reason = {"reason": str(problem), "client": problem.client, "layer": problem.layer}
+        self.events.append({**reason, "factor": settings.rollback_factor})
 
-    def _see(self, history: Sequence[Row]) -> None:
-        """Take rows in that are new: that of the last round, or all of a run that was resumed."""
+    def _read(self, history: Sequence[Row]) -> None:
+        """Read the rows that are new: that of the last round, or all of a run that was resumed."""
         for row in history[self._seen :]:
             self._norm = max(self._norm, row["norm"])
             self._factors += [event["factor"] for event in row.get(ROLLED_BACK, ())]
         self._seen = len(history)
 
-    def _limits(
-        self, context: RunContext, state: RunState, history: Sequence[Row], rate: float
-    ) -> RoundLimits:
+    def limits(self, context: RunContext, state: RunState, history: Sequence[Row]) -> RoundLimits:
+        """Return the limits of the next try at a round, and the factor on its rate."""
+        self._read(history)
+        rate = math.prod([*self._factors, *(event["factor"] for event in self.events)])
         x0 = state.x0  # that of the stage
         largest = max(self._norm, float(norm(x0)), _LEAST_NORM, _LEAST_ENTRY * math.sqrt(x0.numel()))
         if context.settings.on_divergence == "stop":

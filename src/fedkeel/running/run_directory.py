@@ -101,9 +101,10 @@ class RunDirectory:
             self._say_who(f"{platform.node()} {os.getpid()}")
 
     def close(self) -> None:
-        """Let others in."""
-        self._say_who("")
-        self._lock.close()
+        """Let others in; closing it again does nothing."""
+        if not self._lock.closed:
+            self._say_who("")
+            self._lock.close()
 
     def _say_who(self, text: str) -> None:
         """Write into the lock who holds it, for those who only look; a full disk is no reason to stop."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
-from fedkeel.columns import MEMORY_LOST, RESTARTED
+from fedkeel.columns import MEMORY_LOST, RESTARTED, ROLLED_BACK
 from fedkeel.engines import make_engine, settle
 from fedkeel.engines.contract import Choice, Engine, MemoriesLost
 from fedkeel.engines.serial import threads
+from fedkeel.errors import Diverged
 from fedkeel.interrupts import uninterrupted
 from fedkeel.options import Execution
 from fedkeel.oracle import Oracle, device_of
-from fedkeel.running.best import BestKeeper
 from fedkeel.running.panel import assemble
 from fedkeel.running.population import Population
 from fedkeel.running.preflight import (
@@ -25,8 +25,8 @@ from fedkeel.running.preflight import (
     warn_of_growth,
 )
 from fedkeel.running.privacy import check_privacy
-from fedkeel.running.rollback import Retries
-from fedkeel.running.round import RoundOutcome, Row, RunContext, RunState
+from fedkeel.running.rollback import Rollbacks
+from fedkeel.running.round import RoundOutcome, Row, RunContext, RunState, play_round
 from fedkeel.running.store import Store
 from fedkeel.settings import RunSettings
 
@@ -41,43 +41,43 @@ class Session:
         self.store = Store()
         self.history: list[Row] = []
         self.seconds: dict[str, float] = {}  # that evaluating and probing the last round took
-        self._retries = Retries()
-        self.best: BestKeeper | None = None  # set it before the first round to keep the best model
+        self._rollbacks = Rollbacks()
 
     def rounds(self) -> Iterator[Row]:
-        """Train to the last round; yield each round's row."""
-        context = self.context
+        """Train to the last round; yield each round's row.
+
+        A round is played again where it diverged and the run rolls back, and, with the method started
+        afresh, where clients lost their memories.
+        """
+        context, rollbacks = self.context, self._rollbacks
         while not self.finished:
             with uninterrupted():
                 self.change_stage()
-            started = time.perf_counter()
+            started, lost, rollbacks.events = time.perf_counter(), list[int](), []
+            outcome: RoundOutcome | None = None
             with threads(context.engine.threads):
-                outcome = self._play_round()
+                while outcome is None:
+                    limits = rollbacks.limits(context, self.state, self.history)
+                    try:
+                        outcome = play_round(context, self.state, self.store, limits)
+                    except Diverged as problem:
+                        rollbacks.add(context.settings, problem)
+                    except MemoriesLost as loss:
+                        lost, rollbacks.events = [*lost, *loss.clients], []
+                        with uninterrupted():
+                            self._start_afresh(self.state.stage)
             row = outcome.row
+            if rollbacks.events:
+                row[ROLLED_BACK] = rollbacks.events
+            if lost:
+                row.update({MEMORY_LOST: lost, RESTARTED: True})
             row["seconds"] = time.perf_counter() - started
             with uninterrupted():
                 self.state = outcome.state
                 self.store.commit(outcome.memories)
                 self.history.append(row)
                 self.seconds = outcome.seconds
-                if self.best is not None:
-                    self.best.see(row, context.model(self.state), self.state.buffers)
             yield row
-
-    def _play_round(self) -> RoundOutcome:
-        """Play a round; where clients lost their memories the method starts afresh and plays it again."""
-        lost: list[int] = []
-        while True:
-            try:
-                outcome = self._retries.play(self.context, self.state, self.store, self.history)
-            except MemoriesLost as loss:
-                lost += loss.clients
-                with uninterrupted():
-                    self._start_afresh(self.state.stage)
-                continue
-            if lost:
-                outcome.row.update({MEMORY_LOST: lost, RESTARTED: True})
-            return outcome
 
     @property
     def finished(self) -> bool:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
-from uuid import uuid4
 
 import torch
 
@@ -25,26 +24,16 @@ from fedkeel.probes.base import Probe
 from fedkeel.reducers import Mean, Reducer
 from fedkeel.running.best import BestKeeper
 from fedkeel.running.callbacks import CallbackLike, CallbackList
-from fedkeel.running.ending import result_of, with_clients, write_end
-from fedkeel.running.manifest import (
-    describe,
-    evaluated_as_before,
-    manifest_of,
-    plain_settings,
-    same_experiment,
-    same_start,
-    warn_of_other_bits,
-)
-from fedkeel.running.recorder import Recorder
+from fedkeel.running.ending import result_of, with_clients
+from fedkeel.running.manifest import evaluated_as_before, manifest_of, plain_settings
+from fedkeel.running.recorder import Recorder, Unrecorded
 from fedkeel.running.result import Result
 from fedkeel.running.run_directory import RunDirectory, read_manifest
 from fedkeel.running.selection import columns_of, warning_of
 from fedkeel.running.session import EngineMaker, Session, open_session
 from fedkeel.running.shown import shown_run
-from fedkeel.running.store import Store
 from fedkeel.settings import RunSettings
 from fedkeel.task import Task
-from fedkeel.tomlfile import dump
 from fedkeel.work import Work
 
 
@@ -212,40 +201,33 @@ def run(
         callbacks.told_of_errors(),
         closing(open_session(settings, execution, make_engine)) as session,
     ):
-        session.best = _best_keeper(session, callbacks)
-        if run_dir is None:
-            _tell_settings(callbacks, session, {}, experiment, None)
-            stopped_by = _play(session, None, {}, callbacks)
-            result = with_clients(result_of(session, {}, None, stopped_by), session)
-        else:
-            with closing(RunDirectory(Path(run_dir))) as directory:
-                recorder = Recorder(
-                    directory, execution.checkpoint_every, keep_memories=execution.keep_memories
-                )
-                manifest = take_up(session, recorder, experiment, about)
-                _tell_settings(callbacks, session, manifest, experiment, run_dir)
-                stopped_by = _play(session, recorder, manifest, callbacks)
-                result = with_clients(result_of(session, manifest, directory.path, stopped_by), session)
-                write_end(directory, manifest, result)
-                recorder.finish(session)
-        try:
-            callbacks.run_end(result)
-        except Exception as problem:
-            _attach(problem, result)
-            raise
-        return result
+        best = _best_keeper(session, callbacks)
+        with _recorder(session, execution, best, run_dir) as recorder:
+            recorder.restore_or_begin(experiment, about)
+            callbacks.given[:0] = [best, recorder]
+            if callbacks.ask_for_settings:
+                manifest = recorder.manifest or manifest_of(session.context)
+                callbacks.settings(plain_settings(manifest, experiment, run_dir))
+            stopped_by = _play(session, recorder, callbacks)
+            result = with_clients(_result(session, recorder, stopped_by), session)
+            try:
+                callbacks.run_end(result)
+            except Exception as problem:
+                _attach(problem, result)
+                raise
+            return result
 
 
-def _tell_settings(
-    callbacks: CallbackList,
-    session: Session,
-    manifest: Mapping[str, Any],
-    experiment: Mapping[str, Any] | None,
-    run_dir: str | Path | None,
-) -> None:
-    if callbacks.ask_for_settings:
-        found = manifest or manifest_of(session.context)
-        callbacks.settings(plain_settings(found, experiment, run_dir))
+@contextmanager
+def _recorder(
+    session: Session, execution: Execution, best: BestKeeper, run_dir: str | Path | None
+) -> Iterator[Recorder | Unrecorded]:
+    if run_dir is None:
+        yield Unrecorded(best)
+        return
+    every, keep_memories = execution.checkpoint_every, execution.keep_memories
+    with closing(RunDirectory(Path(run_dir))) as directory:
+        yield Recorder(session, directory, every, keep_memories=keep_memories, best=best)
 
 
 def _best_keeper(session: Session, callbacks: CallbackList) -> BestKeeper:
@@ -256,36 +238,7 @@ def _best_keeper(session: Session, callbacks: CallbackList) -> BestKeeper:
             selection.check(columns)
         if told := warning_of(callbacks.selections, columns):
             warnings.warn(f"the best round is {told}", stacklevel=4)
-    return BestKeeper(callbacks.selection)
-
-
-def take_up(
-    session: Session,
-    recorder: Recorder,
-    experiment: Mapping[str, Any] | None = None,
-    about: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """Set a fresh session to what its run directory holds, or begin the run there; return its manifest."""
-    directory, rounds = recorder.directory, session.context.settings.rounds
-    manifest = {**manifest_of(session.context), **(about or {})}
-    session.store = Store(directory=directory.path)
-    if directory.holds_run:
-        now, manifest = manifest, same_experiment(directory, manifest)
-        directory.restore_experiment()
-        warn_of_other_bits(manifest, now)
-        recorder.belong_to(manifest)
-        recorder.restore(session)
-        if session.state.round == 0:
-            same_start(manifest, now)
-        directory.goes_on()
-    else:
-        manifest["run_id"] = uuid4().hex
-        recorder.belong_to(manifest)
-    if rounds > manifest["rounds"] or not directory.holds_run:
-        manifest["rounds"] = rounds
-        manifest["experiment"] = dump(experiment or describe(manifest))
-        directory.describe(manifest)
-    return manifest
+    return BestKeeper(session, callbacks.selection)
 
 
 def _begun(run_dir: str | Path | None, resume: bool) -> dict[str, Any] | None:
@@ -303,9 +256,7 @@ def _begun(run_dir: str | Path | None, resume: bool) -> dict[str, Any] | None:
     return read_manifest(Path(run_dir))
 
 
-def _play(
-    session: Session, recorder: Recorder | None, manifest: Mapping[str, Any], callbacks: CallbackList
-) -> str | None:
+def _play(session: Session, recorder: Recorder | Unrecorded, callbacks: CallbackList) -> str | None:
     """Play the rounds that are left; return who ended the run early, None where its last round is played.
 
     Whatever ends it before, it leaves a checkpoint, and what there is of the result on the exception.
@@ -314,44 +265,38 @@ def _play(
         rounds, stopped_by = session.rounds(), callbacks.run_begin(session.history)
         while stopped_by is None and not session.finished:
             callbacks.round_begin(session.state.round)
-            row = next(rounds)
-            if recorder is not None:
-                with uninterrupted():
-                    recorder.row(session)
-            stopped_by = callbacks.round_end(row)
-            if recorder is not None and stopped_by is None and not session.finished:
-                recorder.follow_requests(session)
-        if session.finished or stopped_by is None:
+            stopped_by = callbacks.round_end(next(rounds))
+        if session.finished:
             return None
-        if recorder is not None and session.state.round:
-            recorder.checkpoint(session)
+        if session.state.round:
+            recorder.checkpoint()
         return stopped_by
     except KeyboardInterrupt as interrupt:
         with uninterrupted(forget=True):
-            where, total = _rescued(session, recorder), session.context.settings.rounds
+            where, total = recorder.rescue(), session.context.settings.rounds
             name = getattr(interrupt, "name", None)
             by = "" if name in (None, "SIGINT") else f" by {name}"
             short = f"stopped{by} after {session.state.round} of {total} rounds"
-            _note(recorder, "stopped", short)
+            recorder.interrupted("stopped", short)
             stop = Stopped(f"{short}{where}")
-            stop.result = _partial(session, recorder, manifest)
+            stop.result = _result(session, recorder)
         raise stop from None
     except Exception as problem:
         with uninterrupted(forget=True):
             diverged = isinstance(problem, Diverged)
             message = str(problem) if diverged else f"{type(problem).__name__}: {problem}"
             _save_what_there_is(session, recorder, problem)
-            _note(recorder, "diverged" if diverged else "failed", message)
-            _attach(problem, _partial(session, recorder, manifest))
+            recorder.interrupted("diverged" if diverged else "failed", message)
+            _attach(problem, _result(session, recorder))
         raise
 
 
-def _save_what_there_is(session: Session, recorder: Recorder | None, problem: Exception) -> None:
+def _save_what_there_is(session: Session, recorder: Recorder | Unrecorded, problem: Exception) -> None:
     """Write a checkpoint of the finished rounds, and say so in an exception that ends a run."""
     if isinstance(problem, StorageError):
         return
     with suppress(StorageError):
-        where = _rescued(session, recorder)
+        where = recorder.rescue()
         if isinstance(problem, FedkeelError):
             problem.args = (f"{problem}{where}",)
         else:
@@ -359,24 +304,10 @@ def _save_what_there_is(session: Session, recorder: Recorder | None, problem: Ex
             problem.add_note(f"fedkeel: after {session.state.round} of {total} rounds{where}")
 
 
-def _note(recorder: Recorder | None, kind: str, message: str) -> None:
-    """Leave a word in the run's directory of what ended it; not where that is what does not work."""
-    if recorder is not None:
-        with suppress(StorageError):
-            recorder.directory.interrupted(kind, message)
-
-
-def _rescued(session: Session, recorder: Recorder | None) -> str:
-    if recorder is None:
-        return " (no run_dir was given: the finished rounds are in `result` of this exception only)"
-    return recorder.rescue(session)
+def _result(session: Session, recorder: Recorder | Unrecorded, stopped_by: str | None = None) -> Result:
+    return result_of(session, recorder.best, recorder.manifest, recorder.path, stopped_by)
 
 
 def _attach(problem: Exception, result: Result) -> None:
     with suppress(AttributeError):  # of an exception that takes no further attributes
         problem.result = result  # type: ignore[attr-defined]
-
-
-def _partial(session: Session, recorder: Recorder | None, manifest: Mapping[str, Any]) -> Result:
-    path = None if recorder is None else recorder.directory.path
-    return result_of(session, manifest, path, stopped_by=None)

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
-from fedkeel.engines.client import attempt_client
+from fedkeel.engines.client import ClientRunner
 from fedkeel.engines.contract import ClientOutcome, CohortResult, RoundRequest
 from fedkeel.engines.reduction import ChunkSum, chunks, merge_chunks
 from fedkeel.oracle import EVALUATION_BATCH, Oracle
@@ -85,29 +85,27 @@ class Models(NamedTuple):
 Shared = RoundRequest | Models  # what jobs have in common
 
 
-class WorkerState:
-    """What a worker keeps for a run."""
-
-    def __init__(
-        self, settings: RunSettings, channels_last: bool, device: torch.device | None = None
-    ) -> None:
-        self.settings = settings
-        self.oracle = Oracle(settings.task, device or torch.device("cpu"))
-        self.oracle.channels_last = channels_last
+def make_runner(
+    settings: RunSettings, channels_last: bool, device: torch.device | None = None
+) -> ClientRunner:
+    """Return what a worker keeps for a run."""
+    oracle = Oracle(settings.task, device or torch.device("cpu"))
+    oracle.channels_last = channels_last
+    return ClientRunner(settings, oracle)
 
 
-def run_job(state: WorkerState, shared: Any, job: Job) -> Any:
+def run_job(runner: ClientRunner, shared: Any, job: Job) -> Any:
     """Return a client's outcome, a chunk's sum, or a batch's sums; `shared` is what jobs have in common."""
-    settings, oracle, federation = state.settings, state.oracle, state.settings.federation
+    settings, federation = runner.settings, runner.settings.federation
     if isinstance(job, ClientJob):
-        return attempt_client(settings, oracle, shared, job.client, job.memory)
+        return runner.outcome(shared, job.client, job.memory)
     if isinstance(job, ChunkJob):
         total = ChunkSum()
         for one in job.clients:
-            total.add(settings.reducer, shared.weights[one.order], run_job(state, shared, one))
+            total.add(settings.reducer, shared.weights[one.order], run_job(runner, shared, one))
         return total
     batch = getattr(federation, job.data).part(job.start, job.start + job.samples)
-    return oracle.batch_sums(shared.vectors[job.model], shared.buffers, batch, federation.prepare)
+    return runner.oracle.batch_sums(shared.vectors[job.model], shared.buffers, batch, federation.prepare)
 
 
 def round_jobs(

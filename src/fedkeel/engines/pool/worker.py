@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fedkeel.engines.jobs.job import Job, WorkerState, run_job
+from fedkeel.engines.client import ClientRunner
+from fedkeel.engines.jobs.job import Job, make_runner, run_job
 from fedkeel.engines.jobs.pickles import Spans, portable, received
 from fedkeel.engines.jobs.switches import set_switches
 from fedkeel.engines.malloc import keep_freed_memory
@@ -54,7 +55,7 @@ def _work(pipe: Connection, files: Files, start: tuple[Spans, bool, Sequence[Any
     keep_freed_memory()
     gc.freeze()  # collections leave alone what came from the fork server
     try:
-        state = _state(files.settings, *start)
+        runner = _runner(files.settings, *start)
     except Exception as problem:
         pipe.send(portable(problem, "a worker process"))
         return
@@ -65,21 +66,21 @@ def _work(pipe: Connection, files: Files, start: tuple[Spans, bool, Sequence[Any
         try:
             if version != last:
                 last, shared = version, files.shared.read(spans)
-            results = [_result(state, shared, job) for job in files.jobs.read(jobs)]
+            results = [_result(runner, shared, job) for job in files.jobs.read(jobs)]
             written = files.results.write(results, received)
         except Exception as problem:  # of what cannot be read, or sent
             written = files.results.write(portable(problem, "a worker process"), received)
         pipe.send(written)
 
 
-def _state(file: SharedFile, settings: Spans, channels_last: bool, switches: Sequence[Any]) -> WorkerState:
+def _runner(file: SharedFile, settings: Spans, channels_last: bool, switches: Sequence[Any]) -> ClientRunner:
     set_switches(switches)
-    return WorkerState(file.read(settings, private=True), channels_last)
+    return make_runner(file.read(settings, private=True), channels_last)
 
 
-def _result(state: WorkerState, shared: Any, job: Job) -> Any:
+def _result(runner: ClientRunner, shared: Any, job: Job) -> Any:
     try:
-        return run_job(state, shared, job)
+        return run_job(runner, shared, job)
     except Exception as problem:
         return portable(problem, "a worker process")
 

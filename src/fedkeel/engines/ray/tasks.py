@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from fedkeel.engines.client import ClientRunner
 from fedkeel.engines.contract import RoundRequest
-from fedkeel.engines.jobs.job import ChunkJob, ClientJob, Job, Shared, WorkerState, run_job
+from fedkeel.engines.jobs.job import ChunkJob, ClientJob, Job, Shared, make_runner, run_job
 from fedkeel.engines.jobs.pickles import Packed, pack, portable, received, unpack
 from fedkeel.engines.jobs.switches import set_switches
 from fedkeel.engines.malloc import keep_freed_memory
@@ -56,7 +57,7 @@ class JobReport(NamedTuple):
     seconds: float
 
 
-_states: dict[str, WorkerState] = {}
+_runners: dict[str, ClientRunner] = {}
 _shared: dict[tuple[str, int], Any] = {}
 
 
@@ -96,8 +97,8 @@ def run_jobs(source: RunSource, settings: Packed, shared: SharedSource, package:
     """Run jobs; return what became of them, and then each result. A worker whose jobs hang ends itself."""
     place, failures, results = f"a Ray worker on {platform.node()}", list[bytes | None](), list[Any]()
     try:
-        state = _state(source, settings)
-        common = _common(source, shared, state)
+        runner = _runner(source, settings)
+        common = _common(source, shared, runner)
         asked: Sequence[Job] = unpack(package.jobs)
     except Exception as problem:
         return [JobReport([portable(problem, place)] * package.number, 0.0), *[None] * package.number]
@@ -105,7 +106,7 @@ def run_jobs(source: RunSource, settings: Packed, shared: SharedSource, package:
     with _bounded(package.limit):
         for job in asked:
             try:
-                results.append(pack(run_job(state, common, _with_memory(state, job)), received))
+                results.append(pack(run_job(runner, common, _with_memory(runner, job)), received))
                 failures.append(None)
             except Exception as problem:
                 results.append(None)
@@ -116,9 +117,9 @@ def run_jobs(source: RunSource, settings: Packed, shared: SharedSource, package:
 def sum_chunk(source: RunSource, settings: Packed, weights: Sequence[float], *results: Packed) -> Any:
     """Return the sum of a chunk's results, which lie on the nodes; or a pickled exception."""
     try:
-        state, total = _state(source, settings), ChunkSum()
+        runner, total = _runner(source, settings), ChunkSum()
         for weight, result in zip(weights, results, strict=True):
-            total.add(state.settings.reducer, weight, unpack(result, copy=False))
+            total.add(runner.settings.reducer, weight, unpack(result, copy=False))
         return pack(total, received)
     except Exception as problem:
         return portable(problem, f"a Ray worker on {platform.node()}")
@@ -136,9 +137,9 @@ def _bounded(seconds: float | None) -> Iterator[None]:
             faulthandler.cancel_dump_traceback_later()
 
 
-def _state(source: RunSource, settings: Packed) -> WorkerState:
+def _runner(source: RunSource, settings: Packed) -> ClientRunner:
     """Return what this worker keeps for a run; make it where the run is new here."""
-    if source.key not in _states:
+    if source.key not in _runners:
         check_versions(source.versions)
         torch.set_num_threads(source.threads)
         keep_freed_memory()
@@ -152,12 +153,12 @@ def _state(source: RunSource, settings: Packed) -> WorkerState:
                 "or define what is used of it in the script itself"
             ) from None
         _shared.clear()
-        _states.clear()
-        _states[source.key] = WorkerState(read, source.channels_last, _device(source.device))
-    return _states[source.key]
+        _runners.clear()
+        _runners[source.key] = make_runner(read, source.channels_last, _device(source.device))
+    return _runners[source.key]
 
 
-def _common(source: RunSource, shared: SharedSource, state: WorkerState) -> Shared:
+def _common(source: RunSource, shared: SharedSource, runner: ClientRunner) -> Shared:
     """Return what the jobs share; a model that is evaluated is put on the device by its oracle."""
     key = source.key, shared.key
     if key not in _shared:
@@ -166,25 +167,25 @@ def _common(source: RunSource, shared: SharedSource, state: WorkerState) -> Shar
         if isinstance(common, RoundRequest):
             probes = common.probes
             if probes is not None:
-                probes = probes._replace(briefs=_placed(state, probes.briefs))
-            down, buffers = _placed(state, common.down), _placed(state, common.buffers)
+                probes = probes._replace(briefs=_placed(runner, probes.briefs))
+            down, buffers = _placed(runner, common.down), _placed(runner, common.buffers)
             common = common._replace(down=down, buffers=buffers, probes=probes)
         _shared[key] = common
     found: Shared = _shared[key]
     return found
 
 
-def _placed(state: WorkerState, record: Record) -> Record:
+def _placed(runner: ClientRunner, record: Record) -> Record:
     """Return a record on the worker's device; what goes back is on the CPU again once it is packed."""
-    return transform(lambda tensor: tensor.to(state.oracle.device), record)
+    return transform(lambda tensor: tensor.to(runner.oracle.device), record)
 
 
-def _with_memory(state: WorkerState, job: Job) -> Job:
+def _with_memory(runner: ClientRunner, job: Job) -> Job:
     """Return a job with its clients' memories on the worker's device."""
     if isinstance(job, ClientJob):
-        return replace(job, memory=_placed(state, job.memory))
+        return replace(job, memory=_placed(runner, job.memory))
     if isinstance(job, ChunkJob):
-        return replace(job, clients=[replace(one, memory=_placed(state, one.memory)) for one in job.clients])
+        return replace(job, clients=[replace(one, memory=_placed(runner, one.memory)) for one in job.clients])
     return job
 
 

@@ -11,7 +11,7 @@ the state, each client has its own.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -22,17 +22,8 @@ from torch import Tensor, nn
 
 from fedkeel.algorithm import Facts, Plan, Walk
 from fedkeel.data.samples import Samples
-from fedkeel.engines.client import (
-    attacked,
-    attempt_client,
-    diverged,
-    facts_of,
-    full_gradient,
-    measured,
-    pace_of,
-)
+from fedkeel.engines.client import ClientRound, ClientRunner
 from fedkeel.engines.contract import ClientOutcome, ClientResult, CohortResult, RoundRequest, Unsuited, Upload
-from fedkeel.engines.outcome import client_outcome
 from fedkeel.engines.reduction import Reduction
 from fedkeel.engines.serial import threads
 from fedkeel.engines.sizing import activation_count, first_batch, fits_channels_last, sensible_threads
@@ -49,7 +40,7 @@ from fedkeel.settings import RunSettings
 from fedkeel.task import Task
 from fedkeel.trees import tensors
 from fedkeel.vector import Vector
-from fedkeel.walk import Pace, length_of, unit_move_of, with_local_momentum
+from fedkeel.walk import StepSettings, length_of, unit_move_of, with_local_momentum
 
 _CACHE = 2**25  # bytes of a group that is large enough: more clients at once fall out of the caches
 _MEMORY = 2**30  # bytes that a group may take at most
@@ -112,6 +103,7 @@ class Stacked:
                 "clients walk side by side, so none has a time of its own that client_seconds bounds"
             )
         self.settings, self.oracle, self.shape = settings, oracle, BatchShape.of(settings)
+        self.runner = ClientRunner(settings, oracle)
         self._model = stackable_model(settings, oracle, self.shape.padded)
         self._architecture = repr(oracle.module)
         oracle.channels_last = fits_channels_last(settings, oracle)
@@ -130,7 +122,7 @@ class Stacked:
         with threads(self.threads):
             for start in range(0, count, size):
                 clients = request.clients[start : start + size]
-                group = ClientGroup(self.settings, self.oracle, request.round, clients, slots, self.shape)
+                group = ClientGroup(self.runner, request.round, clients, slots, self.shape)
                 for result in self._outcomes(request, group, memories[start : start + size]):
                     reduction.add(result)
             return reduction.result()
@@ -155,8 +147,8 @@ class Stacked:
         except Exception as problem:  # of a client's data, or of a model or loss that does not take it
             yield from self._one_by_one(request, group, memories, problem)
             return
-        for client, result in zip(group.clients, results, strict=True):
-            yield client_outcome(self.settings, request, client, result)
+        for client, memory, result in zip(group.clients, memories, results, strict=True):
+            yield self.runner.outcome(request, client, memory, result)
 
     def _one_by_one(
         self,
@@ -166,21 +158,22 @@ class Stacked:
         problem: Exception,
     ) -> Iterator[ClientOutcome]:
         """Run the clients of a group that failed as serial does, which shows whose failure it is."""
-        settings, found = self.settings, list[ClientOutcome]()
-        for client, memory in zip(group.clients, memories, strict=True):
-            found.append(attempt_client(settings, self.oracle, request, client, memory))
-        if not settings.leaves_out:  # no single one fails
+        found = [
+            self.runner.outcome(request, client, memory)
+            for client, memory in zip(group.clients, memories, strict=True)
+        ]
+        if not self.settings.leaves_out:  # no single one fails
             raise problem
         _logger.info("round %d: clients were run one by one (%r)", request.round, problem)
         yield from found
 
     def _results(
         self, request: RoundRequest, group: ClientGroup, memories: Sequence[ClientMemory]
-    ) -> list[Callable[[], ClientResult]]:
+    ) -> list[ClientRound]:
         """Walk a group; return what gives each client's result, or raises what is wrong with it."""
         self.oracle.load_buffers(request.buffers)
         stacked = stack([memory.method for memory in memories])
-        facts = facts_of(self.settings, request, group.clients, self.oracle.point)
+        facts = self.runner.facts(request, group.clients)
         walked = self._walk_group(request, group, stacked, facts)
         finite = torch.isfinite(walked.losses) & torch.isfinite(walked.walk.end).all(1)
         if walked.buffers is not None:
@@ -188,47 +181,42 @@ class Stacked:
         up, kept = request.algorithm.finish(walked.walk, request.down, stacked, facts)
         losses = walked.losses.tolist()
 
-        def result(index: int) -> ClientResult:
-            client = group.clients[index]
+        def result(index: int, request: RoundRequest, client: int, before: ClientMemory) -> ClientResult:
             if not bool(finite[index]):
-                raise diverged(self.settings, self.oracle, request, client, memories[index])
+                raise self.runner.diverged(request, client, before)
             buffers = request.buffers if walked.buffers is None else walked.buffers[index]
             upload = Upload(_of_client(up, index), buffers.clone())
-            memory = memories[index]._replace(method=_of_client(kept, index))
+            memory = before._replace(method=_of_client(kept, index))
             passes, gradients = walked.passes[index], walked.gradients[index]
             result = ClientResult(upload, memory, losses[index], gradients, nbytes(upload), passes)
             if request.probes is not None:
                 self.oracle.load_buffers(buffers)
-                result = measured(
-                    self.settings,
-                    self.oracle,
-                    request,
-                    client,
-                    result,
-                    before=memories[index],
-                    walk=_of_client(walked.walk, index),
-                    path2=_of_client(walked.path2, index),
-                )
-            return attacked(self.settings, request, client, result)
+                walk, path2 = _of_client(walked.walk, index), _of_client(walked.path2, index)
+                result = self.runner.measured(request, client, result, before=before, walk=walk, path2=path2)
+            return self.runner.attacked(request, client, result)
 
         return [partial(result, index) for index in range(len(group.clients))]
 
     def _walk_group(
         self, request: RoundRequest, group: ClientGroup, memories: Record, facts: Facts
     ) -> GroupWalk:
-        """Walk as planned: `walk.take` for a group."""
+        """Walk as planned: `walk.run_local_steps` for a group."""
         count, orders = len(group.clients), group.orders()
         counts = [len(own) for own in orders]
-        paces = {steps: pace_of(self.settings, request, steps) for steps in set(counts)}
-        pace = paces[max(counts)]
-        plan = with_local_momentum(request.algorithm.plan(request.down, memories, facts), pace)
+        by_steps = {steps: self.runner.step_settings(request, steps) for steps in set(counts)}
+        step_settings = by_steps[max(counts)]
+        plan = with_local_momentum(request.algorithm.plan(request.down, memories, facts), step_settings)
         full, whole = self._full_gradients(plan, group) if plan.full_gradient else (None, [0] * count)
-        prepared = prepare_plan(plan, pace, group.slots, self.shape.padded, self._model.moving)
+        prepared = prepare_plan(plan, step_settings, group.slots, self.shape.padded, self._model.moving)
         traces = None if request.probes is None else request.probes.trace_many(request.down.x, group.slots)
-        rates = None if pace.rates is None else _step_rates(paces, counts, group.slots).to(prepared.start.y)
+        rates = (
+            None
+            if step_settings.rates is None
+            else _step_rates(by_steps, counts, group.slots).to(prepared.start.y)
+        )
         end, losses, forwards = self._walk(prepared, group, orders, traces, rates)
         steps = torch.tensor([[len(own)] for own in orders]).to(prepared.start.y)
-        lengths = {own: length_of(paces[own], own) for own in paces}
+        lengths = {own: length_of(by_steps[own], own) for own in by_steps}
         walk = Walk(
             start=prepared.start.y[:count],
             end=end.y[:count],
@@ -237,7 +225,7 @@ class Stacked:
             buffer=None if end.buffer is None else end.buffer[:count],
             dual=None if end.dual is None else end.dual[:count],
             full_gradient=full,
-            unit_move=_unit_moves(plan, paces, counts, like=steps),
+            unit_move=_unit_moves(plan, by_steps, counts, like=steps),
             clipped=None if end.clipped is None else end.clipped[:count],
         )
         each = 2 if prepared.kind.sharp else 1
@@ -256,7 +244,7 @@ class Stacked:
         found, passes = [], []
         for client, at in zip(group.clients, anchors, strict=True):
             before = self.oracle.gradients
-            found.append(full_gradient(self.settings, self.oracle, client, at))
+            found.append(self.runner.full_gradient(client, at))
             passes.append(self.oracle.gradients - before)
         return torch.stack(found), passes
 
@@ -354,22 +342,24 @@ def is_compiled(module: nn.Module) -> bool:
     return not any(isinstance(layer, kinds) for layer in module.modules())
 
 
-def _step_rates(paces: Mapping[int, Pace], counts: Sequence[int], slots: int) -> Tensor:
+def _step_rates(by_steps: Mapping[int, StepSettings], counts: Sequence[int], slots: int) -> Tensor:
     """Return the rates of all steps, (steps, slots, 1), zero where a client has no step."""
     rates = torch.zeros(max(counts), slots, 1, dtype=torch.float64)
     for slot, steps in enumerate(counts):
-        rates[:steps, slot, 0] = torch.tensor(list(paces[steps].of_steps(steps)), dtype=torch.float64)
+        rates[:steps, slot, 0] = torch.tensor(list(by_steps[steps].of_steps(steps)), dtype=torch.float64)
     return rates
 
 
-def _unit_moves(plan: Plan, paces: Mapping[int, Pace], counts: Sequence[int], like: Tensor) -> Tensor | None:
+def _unit_moves(
+    plan: Plan, by_steps: Mapping[int, StepSettings], counts: Sequence[int], like: Tensor
+) -> Tensor | None:
     """Return how far a constant gradient of one would carry each client, None where that is its length."""
     pulls = torch.as_tensor(plan.pull, dtype=torch.float64).flatten().expand(len(counts)).tolist()
     cases = list(zip(counts, pulls, strict=True))
-    found = {case: unit_move_of(plan, paces[case[0]], *case) for case in set(cases)}
+    found = {case: unit_move_of(plan, by_steps[case[0]], *case) for case in set(cases)}
     if all(move is None for move in found.values()):
         return None
-    lengths = {steps: length_of(pace, steps) for steps, pace in paces.items()}
+    lengths = {steps: length_of(step_settings, steps) for steps, step_settings in by_steps.items()}
     moves = [lengths[case[0]] if found[case] is None else found[case] for case in cases]
     return torch.tensor(moves, dtype=torch.float64)[:, None].to(like)
 

@@ -15,11 +15,9 @@ import torch
 from torch import Tensor
 
 from fedkeel.data.federation import Batch
-from fedkeel.engines.client import client_stream, minibatches
-from fedkeel.oracle import Oracle
+from fedkeel.engines.client import ClientRunner
 from fedkeel.records import RecordList
 from fedkeel.settings import RunSettings
-from fedkeel.streams import Stream
 from fedkeel.trees import count, each, join, part, tensors
 
 _MOST_INDICES = 2**21  # indices of samples in a window: 16 MB
@@ -83,8 +81,7 @@ class StepWindow(NamedTuple):
 class ClientGroup(NamedTuple):
     """Clients that walk side by side in `slots` slots; slots beyond the clients stay empty."""
 
-    settings: RunSettings
-    oracle: Oracle
+    runner: ClientRunner
     round: int
     clients: Sequence[int]
     slots: int
@@ -92,18 +89,18 @@ class ClientGroup(NamedTuple):
 
     def orders(self) -> list[list[np.ndarray]]:
         """Return every client's minibatches, as indices into its own samples."""
-        return [minibatches(self.settings, self.round, client) for client in self.clients]
+        return [self.runner.minibatches(self.round, client) for client in self.clients]
 
     def windows(self, orders: Sequence[Sequence[np.ndarray]]) -> Iterator[StepWindow]:
         """Yield the group's steps, as many at once as fit in little memory."""
         longest = max(len(order) for order in orders)
         steps = self._steps_per_window()
-        if self.settings.federation.augment is None:
+        if self.runner.settings.federation.augment is None:
             for start in range(0, longest, steps):
                 yield self._stored([order[start : start + steps] for order in orders])
             return
         streams = [
-            self.settings.training_data.batches(client, order, self._stream(client))
+            self.runner.settings.training_data.batches(client, order, self.runner.stream(self.round, client))
             for client, order in zip(self.clients, orders, strict=True)
         ]
         for _ in range(0, longest, steps):
@@ -120,19 +117,16 @@ class ClientGroup(NamedTuple):
             sizes = [np.array([len(batch) for batch in own], dtype=np.int64) for own in parts]
             yield self._window(pool, counts, indices, sizes)
 
-    def _stream(self, client: int) -> Stream:
-        return client_stream(self.settings.seed, self.round, client)
-
     def _steps_per_window(self) -> int:
         samples = self.slots * self.shape.width
-        if self.settings.federation.augment is None:
+        if self.runner.settings.federation.augment is None:
             return max(1, _MOST_INDICES // samples)
-        numbers = sum(one[0].numel() for one in tensors(self.settings.federation.samples(0)[0]))
-        return max(1, _MOST_BYTES // (samples * numbers * self.oracle.point.element_size()))
+        numbers = sum(one[0].numel() for one in tensors(self.runner.settings.federation.samples(0)[0]))
+        return max(1, _MOST_BYTES // (samples * numbers * self.runner.oracle.point.element_size()))
 
     def _stored(self, orders: list[Sequence[np.ndarray]]) -> StepWindow:
         """Prepare each sample once for all the steps that use it."""
-        federation = self.settings.training_data
+        federation = self.runner.settings.training_data
         rows, indices, sizes = [], [], []
         for client, order in zip(self.clients, orders, strict=True):
             own = federation.rows(client)
@@ -170,8 +164,8 @@ class ClientGroup(NamedTuple):
             lengths[: len(size), slot] = size
             filled = np.arange(width) < size[:, None]
             layout[: len(size), slot][filled] = own + offsets[slot]
-        inputs, target = self.oracle.to_device(pool)
-        device = self.oracle.device
+        inputs, target = self.runner.oracle.to_device(pool)
+        device = self.runner.oracle.device
         return StepWindow(
             (each(Tensor.contiguous, inputs), target),
             torch.from_numpy(layout).to(device),
@@ -181,4 +175,4 @@ class ClientGroup(NamedTuple):
 
     def _weights(self, lengths: np.ndarray) -> Tensor:
         real = np.arange(self.shape.width) < lengths[..., None]
-        return torch.from_numpy(real / np.maximum(lengths, 1)[..., None]).to(self.oracle.point)
+        return torch.from_numpy(real / np.maximum(lengths, 1)[..., None]).to(self.runner.oracle.point)

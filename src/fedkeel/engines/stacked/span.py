@@ -168,10 +168,14 @@ class SpanWalk:
 
     def _samples(self) -> tuple[Tensor, Tensor]:
         """Return the features of the clients' samples, (slots, samples, features), and the targets, flat."""
-        federation, most, slots = self._group.settings.training_data, self._linear.samples, self._group.slots
+        federation, most, slots = (
+            self._group.runner.settings.training_data,
+            self._linear.samples,
+            self._group.slots,
+        )
         rows = [federation.rows(client) for client in self._group.clients]
         x, y = federation.pick(torch.cat(rows))
-        inputs, target = self._group.oracle.to_device((federation.prepare(x), y))
+        inputs, target = self._group.runner.oracle.to_device((federation.prepare(x), y))
         features: Tensor = self._linear.features(inputs)
         if len(y) < slots * most:
             indices = torch.cat([most * slot + torch.arange(len(own)) for slot, own in enumerate(rows)])

@@ -1,4 +1,4 @@
-"""The step of `walk.take`, written for a whole cohort at once and without writing in place.
+"""The step of `walk.run_local_steps`, written for a whole cohort at once and without writing in place.
 
 What differs between methods comes in as tensors, so one recorded step serves them all; only what adds
 operations (a second gradient, momentum, clipping, an objective) makes a step of another kind.
@@ -17,7 +17,7 @@ from fedkeel.engines.stacked.loss import LossInputs, StackedModel, client_loss, 
 from fedkeel.engines.stacked.ragged import StepInputs
 from fedkeel.records import Nothing, Record, leaves, rebuild, transform
 from fedkeel.vector import Vector, norm
-from fedkeel.walk import TINY, Pace, bias_of, sharp_of, shrink_of
+from fedkeel.walk import TINY, StepSettings, bias_of, sharp_of, shrink_of
 
 Gradient = Callable[[Vector, Record], tuple[Vector, Tensor, Record]]
 
@@ -84,7 +84,9 @@ class PreparedPlan(NamedTuple):
     objective: Objective | None
 
 
-def prepare_plan(plan: Plan, pace: Pace, slots: int, padded: bool, moving: Record = None) -> PreparedPlan:
+def prepare_plan(
+    plan: Plan, settings: StepSettings, slots: int, padded: bool, moving: Record = None
+) -> PreparedPlan:
     """Prepare a stacked plan for that many slots, each with the model's buffers where they change."""
     momentum, sharp, objective = plan.momentum, sharp_of(plan.sharp), plan.objective
     kind = StepKind(
@@ -92,7 +94,7 @@ def prepare_plan(plan: Plan, pace: Pace, slots: int, padded: bool, moving: Recor
         momentum=momentum is not None,
         nesterov=momentum is not None and momentum.nesterov,
         damped=momentum is not None and momentum.damped,
-        clip=pace.clips,
+        clip=settings.clips,
         objective=None if objective is None else objective.function,
         padded=padded,
     )
@@ -104,14 +106,14 @@ def prepare_plan(plan: Plan, pace: Pace, slots: int, padded: bool, moving: Recor
     constants = StepConstants(
         bias=torch.zeros_like(y) if bias is None else fit_to_slots(bias, slots),
         tilt=_fit_if_any(sharp and sharp.tilt, slots),
-        scalars=_scalars(plan, pace).to(y),
+        scalars=_scalars(plan, settings).to(y),
         context=None
         if objective is None
         else transform(lambda t: t if t.ndim == 1 else fit_to_slots(t, slots), objective.context),
         pull=fit_to_slots(plan.pull, slots) if isinstance(plan.pull, Tensor) else None,
     )
     own = transform(lambda tensor: fit_to_slots(tensor, slots), Nothing() if moving is None else moving)
-    clipped = None if pace.clips is None else y.new_zeros(slots, 1)
+    clipped = None if settings.clips is None else y.new_zeros(slots, 1)
     state = StackedState(
         y, _fit_if_any(buffer, slots), _fit_if_any(sharp and sharp.dual, slots), own, clipped
     )
@@ -129,16 +131,16 @@ def _fit_if_any(tensor: Tensor | None, slots: int) -> Tensor | None:
     return None if tensor is None else fit_to_slots(tensor, slots)
 
 
-def _scalars(plan: Plan, pace: Pace) -> Tensor:
+def _scalars(plan: Plan, settings: StepSettings) -> Tensor:
     sharp = sharp_of(plan.sharp)
     beta = 0.0 if plan.momentum is None else plan.momentum.beta
-    inside, outside = shrink_of(plan, pace, 0.0 if isinstance(plan.pull, Tensor) else plan.pull)
+    inside, outside = shrink_of(plan, settings, 0.0 if isinstance(plan.pull, Tensor) else plan.pull)
     values = {
-        "lr": pace.lr,
+        "lr": settings.lr,
         "gain": plan.gain,
         "inside": inside,
         "shrink": outside,
-        "clip": pace.clip or 0.0,
+        "clip": settings.clip or 0.0,
         "rho": 0.0 if sharp is None else sharp.rho,
         "blend": 0.0 if sharp is None else sharp.blend,
         "beta": beta,

@@ -26,7 +26,6 @@ from fedkeel.running.recorder import Recorder
 from fedkeel.running.round import Row
 from fedkeel.running.run_directory import RunDirectory, read_manifest
 from fedkeel.running.session import Session, open_session
-from fedkeel.running.train import take_up
 from fedkeel.settings import RunSettings
 from fedkeel.studies.artifacts import open_directory, read_or_make, read_part, read_tensors, write_tensors
 from fedkeel.studies.interaction.settings import FeatureSettings
@@ -115,16 +114,16 @@ def _continue(
             current = _x(session)
             if recorder is not None:
                 with uninterrupted():
-                    recorder.row(session)
+                    recorder.on_round_end(row)
                     if snapshot is not None:
-                        recorder.checkpoint(session)
+                        recorder.checkpoint()
             if progress is not None:
                 progress(row)
             if snapshot is not None:
                 yield snapshot
     except KeyboardInterrupt:
         if recorder is not None and session.state.round and not missing:
-            recorder.checkpoint(session)
+            recorder.checkpoint()
         raise Stopped(
             f"stopped after {session.state.round} of {session.context.settings.rounds} rounds"
         ) from None
@@ -172,8 +171,8 @@ def _run(session: Session, path: Path | None, round: int) -> Iterator[Recorder |
             os.replace(run, old)
             shutil.rmtree(old)
     with closing(RunDirectory(run)) as directory:
-        recorder = Recorder(directory, None)
-        take_up(session, recorder)
+        recorder = Recorder(session, directory)
+        recorder.restore_or_begin()
         yield recorder
 
 

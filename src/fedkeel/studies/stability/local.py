@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedkeel.engines.client import facts_of, minibatches, walk_client
+from fedkeel.engines.client import ClientRunner
 from fedkeel.engines.contract import RoundRequest
 from fedkeel.engines.serial import threads
 from fedkeel.errors import ConfigError
@@ -51,7 +51,8 @@ def local_distances(session: Session) -> LocalDistances:
     context, state = session.context, session.state
     request = prepare(context, state)
     memories = memories_of(context, state, session.store, request)
-    steps = max(len(minibatches(context.settings, state.round, client)) for client in request.clients)
+    runner = ClientRunner(context.settings, context.oracle)
+    steps = max(len(runner.minibatches(state.round, client)) for client in request.clients)
     point_bytes = len(request.clients) * state.x0.nbytes
     block = max(1, _PATH_BYTES // point_bytes)
     distances: list[float] = []
@@ -59,7 +60,7 @@ def local_distances(session: Session) -> LocalDistances:
         for first in range(0, steps + 1, block):
             wanted = range(first, min(first + block, steps + 1))
             walks = [
-                _points(session, request, client, memory, wanted)
+                _points(runner, request, client, memory, wanted)
                 for client, memory in zip(request.clients, memories, strict=True)
             ]
             distances += [_largest(torch.stack(points)) for points in zip(*walks, strict=True)]
@@ -67,7 +68,7 @@ def local_distances(session: Session) -> LocalDistances:
 
 
 def _points(
-    session: Session, request: RoundRequest, client: int, memory: ClientMemory, wanted: range
+    runner: ClientRunner, request: RoundRequest, client: int, memory: ClientMemory, wanted: range
 ) -> list[Vector]:
     """Return the points y_k of a client's walk for the steps k that are asked for."""
     points: list[Vector] = []
@@ -79,11 +80,8 @@ def _points(
             points.append(y.clone())
         step += 1
 
-    context = session.context
-    facts = facts_of(context.settings, request, client, context.oracle.point)
-    plan = request.algorithm.plan(request.down, memory.method, facts)
-    walked = walk_client(context.settings, context.oracle, request, client, plan, trace=trace)
-    end = walked.walk.end.clone()
+    plan = request.algorithm.plan(request.down, memory.method, runner.facts(request, client))
+    end = runner.walk(request, client, plan, trace=trace).walk.end.clone()
     return points + [end] * (len(wanted) - len(points))
 
 
