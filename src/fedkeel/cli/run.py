@@ -123,28 +123,28 @@ def _train(experiment: Experiment, directory: Path, *, resuming: bool, as_json: 
     name = f"{spell_method(experiment.method)}, seed {experiment.seed}"
     command = f"fedkeel resume {shlex.quote(str(directory))}{f' --rounds {experiment.rounds}' * resuming}"
     before = len(read_rows(directory)) if resuming else 0
-    with RunProgress([name], experiment.rounds, stderr=as_json) as progress:
-        progress.begin(0, before)
-        try:
+    try:
+        with RunProgress([name], experiment.rounds, stderr=as_json) as progress:
+            progress.begin(0, before)
             result = experiment.train(directory, resume=resuming, callback=progress.row)
-        except ConfigError as problem:
-            raise _without_python(problem) from None
-        except StorageError:
+        summary = summarise(experiment, result, directory)
+        if as_json:
+            print(json.dumps(summary, ensure_ascii=False, indent=2))
+        else:
+            _print(name, summary)
+    except ConfigError as problem:
+        raise _without_python(problem) from None
+    except StorageError:
+        raise
+    except KeyboardInterrupt:  # amid the beginning or the end: between them `train` says more
+        if not (directory / "manifest.json").exists():
             raise
-        except KeyboardInterrupt:  # amid the beginning or the end: between them `train` says more
-            if not (directory / "manifest.json").exists():
-                raise
-            raise Stopped(f"\nstopped\nresume with: {command}") from None
-        except Exception as problem:
-            told = _with_way_on(problem, command)
-            if told is problem:
-                raise
-            raise told from problem
-    summary = summarise(experiment, result, directory)
-    if as_json:
-        print(json.dumps(summary, ensure_ascii=False, indent=2))
-    else:
-        _print(name, summary)
+        raise Stopped(f"\nstopped\nresume with: {command}") from None
+    except Exception as problem:
+        told = _with_way_on(problem, command)
+        if told is problem:
+            raise
+        raise told from problem
 
 
 def _with_way_on(problem: Exception, command: str) -> Exception:
