@@ -14,11 +14,11 @@ from contextlib import closing
 from typing import Any
 
 import fedkeel as fk
-from fedkeel.options import Execution
 from fedkeel.probes import DEFAULT, Cosine, Divergence, Diversity, Drift, Layers, Losses, Probe
 from fedkeel.running.panel import ProbePanel
 from fedkeel.running.session import open_session
-from fedkeel.settings import RunSettings
+from fedkeel.settings.options import Execution
+from fedkeel.settings.run_settings import RunSettings
 
 ROUNDS = 60
 

@@ -14,7 +14,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from fedkeel import models
-from fedkeel.experiments.reproduce.estimate import MODELS
+from fedkeel.papers.reproduce.estimate import MODELS
 
 SHAPES = {"logistic": (1, 28, 28), "mlp": (3, 32, 32), "char_lstm": (80,)}
 CLASSES = {"char_lstm": 80}

@@ -28,7 +28,7 @@ from typing import Any
 from benchlib.beside import train
 from benchlib.live import Page, cpu_of, memory_of, watching
 
-from fedkeel.jsonfiles import json_text
+from fedkeel.common.jsonfiles import json_text
 
 GROWING = 10  # runs that grow in the measurement of growth
 SECONDS = 20.0  # of each measurement of the processor

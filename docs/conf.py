@@ -17,9 +17,9 @@ sys.path.insert(0, str(HERE))
 from not_run import with_reasons  # noqa: E402
 from site_pages import PROJECT_PAGES, write_pages  # noqa: E402
 
-from fedkeel.experiments.reproduce.page import kept_document  # noqa: E402
+from fedkeel.common.version import __version__  # noqa: E402
+from fedkeel.papers.reproduce.page import kept_document  # noqa: E402
 from fedkeel.report.page.rendering import write_page  # noqa: E402
-from fedkeel.version import __version__  # noqa: E402
 
 project = "fedkeel"
 author = "The fedkeel authors"

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import fedkeel as fk
-from fedkeel.picture import line_picture
+from fedkeel.common.picture import line_picture
 from fedkeel.probes import Cosine, Divergence, Diversity, Drift
-from fedkeel.settings import RunSettings
+from fedkeel.settings.run_settings import RunSettings
 from fedkeel.studies.interaction import FeatureSettings, study
 from fedkeel.studies.stability import stability
 

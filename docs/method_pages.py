@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fedkeel.common.references import Paper, cited
 from fedkeel.explain import Explanation
-from fedkeel.references import Paper, cited
 
 HERE = Path(__file__).parent
 COMPARISON, RESULTS = HERE / "comparison.json", HERE / "results.toml"

@@ -27,16 +27,16 @@ from typing import Any, NamedTuple
 
 from scipy.stats import kendalltau, rankdata
 
-from fedkeel.experiments.recipes import find_recipe
-from fedkeel.experiments.recipes.claims import CellKey
-from fedkeel.experiments.recipes.recipe import AUTHORS, PRINTED, Column
-from fedkeel.experiments.reproduce.carrying_out import read_outcome
-from fedkeel.experiments.reproduce.jobs import carry_out
-from fedkeel.experiments.reproduce.judging import JudgedClaim
-from fedkeel.experiments.reproduce.outcome import Outcome, outcome_text
-from fedkeel.experiments.reproduce.page import write_numbers
-from fedkeel.experiments.reproduce.plan import RecipeJob, RecipePlan, plan
-from fedkeel.experiments.reproduce.reading import oriented, read_cells, shown_cell
+from fedkeel.papers.recipes import find_recipe
+from fedkeel.papers.recipes.claims import CellKey
+from fedkeel.papers.recipes.recipe import AUTHORS, PRINTED, Column
+from fedkeel.papers.reproduce.carrying_out import read_outcome
+from fedkeel.papers.reproduce.jobs import carry_out
+from fedkeel.papers.reproduce.judging import JudgedClaim
+from fedkeel.papers.reproduce.outcome import Outcome, outcome_text
+from fedkeel.papers.reproduce.page import write_numbers
+from fedkeel.papers.reproduce.plan import RecipeJob, RecipePlan, plan
+from fedkeel.papers.reproduce.reading import oriented, read_cells, shown_cell
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
@@ -277,7 +277,7 @@ def kept_jobs() -> Iterator[tuple[Part, RecipeJob]]:
 
 def again(count: int, seed: int, longest: float) -> None:
     """Draw runs at random, make them from scratch, and print their numbers beside those that are kept."""
-    from fedkeel.experiments.reproduce.estimate import job_seconds  # noqa: PLC0415  heavy
+    from fedkeel.papers.reproduce.estimate import job_seconds  # noqa: PLC0415  heavy
 
     short = [(part, job) for part, job in kept_jobs() if job_seconds(job) <= 60 * longest]
     drawn = random.Random(seed).sample(short, count)

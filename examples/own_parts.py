@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import fedkeel as fk
-from fedkeel.records import transform
+from fedkeel.tensors.records import transform
 
 
 def macro_f1(output: Tensor, target: Tensor) -> Tensor:

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from variants import VARIANTS
 
 import fedkeel as fk
-from fedkeel.records import leaves
 from fedkeel.running.run_reading import TIMINGS
 from fedkeel.running.session import Session
+from fedkeel.tensors.records import leaves
 
 WORK = fk.Work(epochs=1, batch_size=4, lr=0.05)
 METHODS = [

@@ -14,12 +14,12 @@ from reference.problems import LeastSquares, TinyNet
 from torch import Tensor, nn
 
 import fedkeel as fk
+from fedkeel.core.oracle import Oracle
 from fedkeel.engines.client import ClientRunner
-from fedkeel.options import Execution
-from fedkeel.oracle import Oracle
 from fedkeel.running.population import Population
 from fedkeel.running.session import Session, open_session
-from fedkeel.settings import RunSettings
+from fedkeel.settings.options import Execution
+from fedkeel.settings.run_settings import RunSettings
 
 
 def half_square(output: Tensor, target: Tensor) -> Tensor:

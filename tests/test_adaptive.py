@@ -13,8 +13,8 @@ from selecting import slow
 from torch import Tensor, nn
 
 import fedkeel as fk
-from fedkeel.algorithm import Cohort
-from fedkeel.streams import Stream
+from fedkeel.core.algorithm import Cohort
+from fedkeel.tensors.streams import Stream
 
 CLIENTS, SIZE = 100, 50
 

@@ -13,12 +13,12 @@ from torch import nn
 
 import fedkeel as fk
 from fedkeel.attacks import ATTACKS, AttackView
+from fedkeel.core.oracle import Oracle
 from fedkeel.engines.client import ClientRunner
 from fedkeel.engines.contract import RoundRequest, Upload
-from fedkeel.oracle import Oracle
-from fedkeel.records import ClientMemory, leaves
 from fedkeel.running.population import Population
-from fedkeel.streams import Stream
+from fedkeel.tensors.records import ClientMemory, leaves
+from fedkeel.tensors.streams import Stream
 
 SIZES = [3, 8, 5, 11, 4, 9, 6, 7, 2, 10]
 PROBLEM = tiny_net(SIZES)

@@ -26,7 +26,7 @@ from benchlib.workloads import WORKLOADS, make_data
 import fedkeel as fk
 from fedkeel.engines.contract import RoundRequest
 from fedkeel.engines.jobs.job import round_jobs
-from fedkeel.records import ClientMemory
+from fedkeel.tensors.records import ClientMemory
 
 SMALL = WORKLOADS["logistic"].with_(clients=4, samples=20, cohort=2, batch=8, epochs=2)
 

@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import fedkeel as fk
-from fedkeel.algorithm import Cohort
+from fedkeel.core.algorithm import Cohort
 from fedkeel.engines.client import ClientRunner
-from fedkeel.records import leaves, transform
 from fedkeel.running.clients import evaluate_clients
 from fedkeel.running.round import memories_of, prepare
 from fedkeel.running.session import Session
+from fedkeel.tensors.records import leaves, transform
 
 BROKEN = 777.0
 WORK = fk.Work(epochs=2, batch_size=4, lr=0.05, last_batch="drop")

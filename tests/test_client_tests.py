@@ -16,7 +16,7 @@ from selecting import slow
 from torch import nn
 
 import fedkeel as fk
-from fedkeel.client_table import ClientTable
+from fedkeel.common.client_table import ClientTable
 from fedkeel.experiments.experiment import Experiment
 
 SIZES = [3, 8, 5, 11]

@@ -14,7 +14,7 @@ from selecting import one_in, slow
 from variants import VARIANTS
 
 import fedkeel as fk
-from fedkeel.records import leaves
+from fedkeel.tensors.records import leaves
 
 
 class Traits(NamedTuple):

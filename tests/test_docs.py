@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 import fedkeel as fk
 from fedkeel.experiments.expression import parse_method
 from fedkeel.experiments.placement import ONE_BY_ONE
-from fedkeel.experiments.reproduce.carrying_out import carry_out_plan
-from fedkeel.experiments.reproduce.plan import plan
+from fedkeel.papers.reproduce.carrying_out import carry_out_plan
+from fedkeel.papers.reproduce.plan import plan
 
 ROOT = Path(__file__).parents[1]
 

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import pytest
 from selecting import one_in
 
-from fedkeel.algorithm import Algorithm, Plan, method
+from fedkeel.core.algorithm import Algorithm, Plan, method
 from fedkeel.experiments.expression import parse_method
 from fedkeel.explain import explain
 from fedkeel.methods import METHODS
-from fedkeel.vector import Vector, zeros_like
+from fedkeel.tensors.vector import Vector, zeros_like
 
 # Down, up, memory in units of d, as algorithms.md prints them.
 TABLE = {

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from fedkeel.common.errors import ConfigError
+from fedkeel.core.schedules import Drop, InverseRoot, InverseTime
 from fedkeel.data import Augment, ChannelGains, ClassBrightness
-from fedkeel.errors import ConfigError
 from fedkeel.experiments.expression import (
     parse,
     parse_augment,
@@ -16,7 +17,6 @@ from fedkeel.experiments.expression import (
     spell_method,
 )
 from fedkeel.methods import METHODS, SCAFFOLD, Decayed, FedAvg, FedDyn, FedInit, relaxed, sharp, stages
-from fedkeel.schedules import Drop, InverseRoot, InverseTime
 
 SPLITS = (
     "IID",

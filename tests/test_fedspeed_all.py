@@ -8,7 +8,7 @@ from engines.stacked_runs import RAGGED, both
 from problems import play, tiny_net
 
 import fedkeel as fk
-from fedkeel.errors import ConfigError
+from fedkeel.common.errors import ConfigError
 from fedkeel.explain import explain
 
 SIZES = [3, 8, 5, 11, 4]

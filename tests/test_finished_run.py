@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 import fedkeel as fk
-from fedkeel.records import leaves
 from fedkeel.running.checkpoints import Checkpoints
+from fedkeel.tensors.records import leaves
 
 GENERATOR = torch.Generator().manual_seed(0)
 CLIENTS = [(torch.randn(6, 3, generator=GENERATOR), torch.arange(6) % 2) for _ in range(8)]

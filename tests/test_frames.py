@@ -11,7 +11,7 @@ import pytest
 from problems import tiny_net
 
 import fedkeel as fk
-from fedkeel.oracle import Oracle
+from fedkeel.core.oracle import Oracle
 
 PAGE = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text()
 PACKAGE = str(Path(fk.__file__).parent)

@@ -156,9 +156,9 @@ def test_planted_mistakes_are_seen() -> None:
     assert forbidden(with_planted, TABLE["may_import"]) == [
         "fedkeel.methods.planted imports fedkeel.engines.serial"
     ]
-    loop = read_module("fedkeel.records", ast.parse("from fedkeel.running.store import Store"), known)
+    loop = read_module("fedkeel.tensors.records", ast.parse("from fedkeel.running.store import Store"), known)
     graph = {name: module.imports for name, module in {**modules(), loop.name: loop}.items()}
-    assert "fedkeel.records" in (cycle(graph) or [])
+    assert "fedkeel.tensors.records" in (cycle(graph) or [])
     assert "running" in (cycle(siblings({**modules(), loop.name: loop}, "fedkeel")) or [])
     assert read_module("fedkeel.x", ast.parse("from . import records"), known).relative
     assert read_module("fedkeel.x", ast.parse("import fedkeel as fk"), known).whole_package
@@ -188,10 +188,19 @@ def test_every_declared_extra_is_used() -> None:
 GROUND = {"__future__", "abc", "collections", "contextlib", "dataclasses", "functools", "math", "typing"}
 
 
-@pytest.mark.parametrize("name", ["vector", "layout", "records", "reducers"])
+@pytest.mark.parametrize("name", ["tensors.vector", "tensors.layout", "tensors.records", "reducers"])
 def test_the_ground_floor_imports_torch_only(name: str) -> None:
     outside = {other.partition(".")[0] for other in modules()[f"fedkeel.{name}"].imports} - {"fedkeel"}
     assert outside <= GROUND | {"torch"}
+
+
+def test_nothing_below_imports_the_papers() -> None:
+    users = {folder for folder, allowed in TABLE["may_import"].items() if "papers" in allowed}
+    assert users == {"cli", "directories"}
+
+
+def test_no_module_lies_beside_the_folders() -> None:
+    assert {path.name for path in SOURCE.glob("*.py")} == {"__init__.py", "__main__.py"}
 
 
 def test_methods_import_torch_and_nothing_else_from_elsewhere() -> None:

@@ -15,13 +15,13 @@ from problems import expect, play, quadratic, settings_of, tiny_net
 from torch import nn
 
 import fedkeel as fk
-from fedkeel.algorithm import Plan
+from fedkeel.core.algorithm import Plan
+from fedkeel.core.walk import StepSettings, length_of, unit_move_of, with_local_momentum
 from fedkeel.engines import build
 from fedkeel.engines.contract import Choice
 from fedkeel.engines.stopwatch import timer
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.explain import explain
-from fedkeel.walk import StepSettings, length_of, unit_move_of, with_local_momentum
 
 SIZES = [3, 8, 5, 11, 4]
 

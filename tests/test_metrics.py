@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import fedkeel as fk
-from fedkeel import evaluation
-from fedkeel.columns import ATTACK_SUCCESS, COLUMNS, EVENT_COLUMNS, RUN_COLUMNS
-from fedkeel.metrics import is_mean_over_samples
+from fedkeel.common.columns import ATTACK_SUCCESS, COLUMNS, EVENT_COLUMNS, RUN_COLUMNS
+from fedkeel.core import evaluation
+from fedkeel.core.metrics import is_mean_over_samples
 
 RNG = np.random.default_rng(1)
 

@@ -17,9 +17,9 @@ from problems import expect, play, session_of, tiny_net
 from torch import Tensor, nn
 
 import fedkeel as fk
-from fedkeel.algorithm import Objective, Plan, method
+from fedkeel.core.algorithm import Objective, Plan, method
 from fedkeel.running import round as rounds
-from fedkeel.vector import Vector
+from fedkeel.tensors.vector import Vector
 
 WORK = fk.Work(epochs=2, batch_size=3, lr=0.08, lr_decay=0.7, weight_decay=0.02)
 RAGGED = [3, 8, 5, 11, 4]

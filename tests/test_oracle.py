@@ -11,8 +11,8 @@ from problems import settings_of
 from torch import Tensor, nn
 
 import fedkeel as fk
+from fedkeel.core.oracle import Oracle
 from fedkeel.engines.client import ClientRunner
-from fedkeel.oracle import Oracle
 
 
 class Odd(nn.Module):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fedkeel.errors import RunsLost
+from fedkeel.common.errors import RunsLost
 from fedkeel.experiments.parallel import run_in_parallel
 
 

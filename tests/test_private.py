@@ -20,14 +20,14 @@ from selecting import one_in
 from torch import nn
 
 import fedkeel as fk
-from fedkeel.algorithm import Cohort, Walk
+from fedkeel.core.algorithm import Cohort, Walk
+from fedkeel.core.oracle import Oracle
+from fedkeel.core.privacy import ORDERS, Mechanism, divergences, epsilon, epsilon_of
 from fedkeel.engines.client import ClientRunner
 from fedkeel.engines.contract import RoundRequest
-from fedkeel.oracle import Oracle
-from fedkeel.privacy import ORDERS, Mechanism, divergences, epsilon, epsilon_of
-from fedkeel.records import ClientMemory, leaves
 from fedkeel.running.population import Population
-from fedkeel.streams import Stream
+from fedkeel.tensors.records import ClientMemory, leaves
+from fedkeel.tensors.streams import Stream
 
 SIZES = [5, 12, 9, 3, 7, 3, 8, 4, 11, 6]
 PROBLEM = tiny_net(SIZES)
@@ -355,7 +355,7 @@ def test_private_reads_back_from_its_text() -> None:
 def test_without_the_package_the_command_to_install_it_is_printed() -> None:
     code = (
         "import sys; sys.modules['dp_accounting'] = None\n"
-        "from fedkeel.privacy import epsilon\n"
+        "from fedkeel.core.privacy import epsilon\n"
         "epsilon(noise=1.0, clients=10, cohort=5, rounds=1, delta=1e-3)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -13,7 +13,7 @@ import pytest
 from problems import tiny_net
 
 import fedkeel as fk
-from fedkeel.progress import RoundTimes, RunProgress, TimeLeft
+from fedkeel.common.progress import RoundTimes, RunProgress, TimeLeft
 
 
 class Clock:

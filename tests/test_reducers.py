@@ -14,13 +14,13 @@ from reference import robust
 from torch import Tensor
 
 import fedkeel as fk
+from fedkeel.core.oracle import Oracle
 from fedkeel.engines.client import ClientRunner
 from fedkeel.engines.contract import RoundRequest, Upload
-from fedkeel.oracle import Oracle
-from fedkeel.records import ClientMemory, leaves
 from fedkeel.reducers import REDUCERS
 from fedkeel.reducers.base import Reducer
 from fedkeel.running.population import Population
+from fedkeel.tensors.records import ClientMemory, leaves
 
 
 class Inner(NamedTuple):

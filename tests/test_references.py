@@ -14,10 +14,10 @@ import typer
 
 import fedkeel as fk
 from fedkeel.cli.study import register
+from fedkeel.common.references import KINDS, OWN, add_references, cited, names, references
 from fedkeel.explain import explain_method
 from fedkeel.methods import METHODS
 from fedkeel.probes import PROBES
-from fedkeel.references import KINDS, OWN, add_references, cited, names, references
 from fedkeel.theory.catalogue import CATALOGUE
 
 PLUG_INS = (fk.relaxed, fk.sharp, fk.stages, fk.private, fk.Decayed, fk.Adaptive, fk.SwitchingRule)
@@ -61,8 +61,7 @@ def test_reducers_that_have_papers_exist() -> None:
 def test_every_study_names_its_papers() -> None:
     assert set(names("studies")) == set(studies())
     for name in studies():
-        folder = "experiments" if name == "robustness" else "studies"  # it compares runs of experiments
-        module = importlib.import_module(f"fedkeel.{folder}.{name}")
+        module = importlib.import_module(f"fedkeel.studies.{name}")
         for paper in cited(name, "studies"):
             assert f"- {paper}" in module.__doc__
 

@@ -13,10 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 from fedkeel.cli import app
-from fedkeel.experiments.recipes.claims import CellKey
-from fedkeel.experiments.recipes.ours.logistic import CHOSEN, SEARCH, grid_points
-from fedkeel.experiments.reproduce.histories import history_file
-from fedkeel.experiments.reproduce.outcome import outcome_text
+from fedkeel.papers.recipes.claims import CellKey
+from fedkeel.papers.recipes.ours.logistic import CHOSEN, SEARCH, grid_points
+from fedkeel.papers.reproduce.histories import history_file
+from fedkeel.papers.reproduce.outcome import outcome_text
 
 ROOT = Path(__file__).parents[1]
 PAGES: dict[str, Any] = runpy.run_path(str(ROOT / "docs" / "results_pages.py"))

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 import fedkeel as fk
-from fedkeel.layout import Layout, worst_layer
 from fedkeel.running.run_directory import read_rows
+from fedkeel.tensors.layout import Layout, worst_layer
 
 
 def federation(wild: int | None = None, clients: int = 6) -> fk.Federation:

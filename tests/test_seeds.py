@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 import fedkeel as fk
-from fedkeel.identity import stable_name
+from fedkeel.common.identity import stable_name
 
 WORK = fk.Work(epochs=1, batch_size=4, lr=0.1)
 CLIENTS = [
@@ -95,7 +95,7 @@ OWN = """
 import sys
 import fedkeel as fk
 import torch
-from fedkeel.records import transform
+from fedkeel.tensors.records import transform
 from fedkeel.reducers import StackReducer
 from torch import nn
 

@@ -11,7 +11,7 @@ import torch
 from problems import play, tiny_net
 
 import fedkeel as fk
-from fedkeel.errors import ConfigError
+from fedkeel.common.errors import ConfigError
 from fedkeel.explain import explain
 
 WORK = fk.Work(epochs=1, batch_size=3, lr=0.05)

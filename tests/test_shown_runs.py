@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import pytest
 from rich.console import Console
 
+from fedkeel.common.progress import RunsDone
 from fedkeel.experiments.run_all import RunMeter, run_all
 from fedkeel.experiments.shown_runs import RunsDisplay
-from fedkeel.progress import RunsDone
 from fedkeel.report.tables import Trial
 
 

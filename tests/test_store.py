@@ -15,10 +15,10 @@ from selecting import one_in
 from torch import Tensor
 
 import fedkeel as fk
-from fedkeel.records import Nothing, Record, leaves, rebuild
 from fedkeel.running import mmap_store, segments
 from fedkeel.running.checkpoints import Checkpoints
 from fedkeel.running.store import BUDGET, Store
+from fedkeel.tensors.records import Nothing, Record, leaves, rebuild
 
 
 class Inner(NamedTuple):

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedkeel.experiments.comparison import changes
+from fedkeel.common.tomlfile import dump, inline
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.tomlfile import dump, inline
+from fedkeel.studies.comparison import changes
 
 SCALARS = st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text()
 VALUES = SCALARS | st.lists(SCALARS, max_size=3)

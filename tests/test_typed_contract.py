@@ -17,8 +17,8 @@ import pytest
 import torch
 
 import fedkeel as fk
-from fedkeel.algorithm import Algorithm, Wrapper
-from fedkeel.streams import Stream
+from fedkeel.core.algorithm import Algorithm, Wrapper
+from fedkeel.tensors.streams import Stream
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "own_method.py"

@@ -246,8 +246,8 @@ def test_the_best_value_of_a_sweep_goes_by_validation(monkeypatch: pytest.Monkey
 def test_tune_goes_by_validation(
     share: float | None, best: float, column: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fedkeel.experiments.tune import knob, tune
     from fedkeel.running import round as module
+    from fedkeel.studies.tune import knob, tune
 
     def evaluate(context: Any, state: Any) -> dict[str, Any]:
         lr, held = context.settings.work.lr, context.settings.federation.validation is not None
@@ -263,7 +263,7 @@ def test_tune_goes_by_validation(
 
 @pytest.mark.slow
 def test_tune_without_an_evaluation_is_refused(tmp_path: Path) -> None:
-    from fedkeel.experiments.tune import knob, tune
+    from fedkeel.studies.tune import knob, tune
 
     base = Experiment().with_settings([*SMALL, "evaluate_on=nothing"])
     with pytest.raises(fk.ConfigError, match="this run evaluates nothing"):

@@ -81,7 +81,7 @@ def _found(row: Row, tally: Tally, seconds: float, options: argparse.Namespace) 
 
 def _version() -> str:
     """Return fedkeel's version and the commit that was tried."""
-    from fedkeel.version import __version__  # noqa: PLC0415  the package is imported after the options are read
+    from fedkeel.common.version import __version__  # noqa: PLC0415  the package is imported after the options are read
 
     git = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
     commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()

@@ -11,9 +11,9 @@ import torch
 import fedkeel as fk
 from benchlib.turns import Enough, Turns, job
 from benchlib.workloads import Data, Workload, build_model, load_data
-from fedkeel.options import Execution
 from fedkeel.running.session import Session, open_session
-from fedkeel.settings import RunSettings
+from fedkeel.settings.options import Execution
+from fedkeel.settings.run_settings import RunSettings
 
 _ENDLESS = 1_000_000
 

@@ -6,22 +6,12 @@
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
-from fedkeel.version import __version__ as __version__
+from fedkeel.common.version import __version__ as __version__
 
 if TYPE_CHECKING:  # what type checkers and editors see; the same names as in `__all__`
-    from fedkeel import data, metrics, models, probes, trackers
-    from fedkeel.algorithm import Algorithm, Cohort, Facts, Momentum, Objective, Plan, Sharp, Walk, method
+    from fedkeel import data, models, probes, trackers
     from fedkeel.attacks import Attack, Backdoor, Collusion, LabelFlip, RandomNoise, Scaling, SignFlip
-    from fedkeel.data import (
-        IID,
-        Dataset,
-        DirichletByClass,
-        DirichletByClient,
-        Federation,
-        Natural,
-        Pathological,
-    )
-    from fedkeel.errors import (
+    from fedkeel.common.errors import (
         ClientFailed,
         ConfigError,
         DataError,
@@ -31,9 +21,32 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in `_
         StorageError,
         TooFewClients,
     )
-    from fedkeel.experiments.grid import RunGrid, compare, sweep
+    from fedkeel.core import metrics
+    from fedkeel.core.algorithm import (
+        Algorithm,
+        Cohort,
+        Facts,
+        Momentum,
+        Objective,
+        Plan,
+        Sharp,
+        Walk,
+        method,
+    )
+    from fedkeel.core.metrics import Metric, accuracy, mean_over_samples
+    from fedkeel.core.schedules import DecayPerEpoch, DecayPerRound, Drop, InverseRoot, InverseTime, Schedule
+    from fedkeel.core.task import Task
+    from fedkeel.core.work import AdamW, Work
+    from fedkeel.data import (
+        IID,
+        Dataset,
+        DirichletByClass,
+        DirichletByClient,
+        Federation,
+        Natural,
+        Pathological,
+    )
     from fedkeel.experiments.loading import load
-    from fedkeel.faults import Faults
     from fedkeel.methods import (
         METHODS,
         MOON,
@@ -66,7 +79,6 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in `_
         sharp,
         stages,
     )
-    from fedkeel.metrics import Metric, accuracy, mean_over_samples
     from fedkeel.probes import Probe, SwitchingRule
     from fedkeel.reducers import (
         GeometricMedian,
@@ -82,10 +94,9 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in `_
     from fedkeel.running.callbacks import Callback, EarlyStop, KeepBest
     from fedkeel.running.result import Result
     from fedkeel.running.train import train
-    from fedkeel.schedules import DecayPerEpoch, DecayPerRound, Drop, InverseRoot, InverseTime, Schedule
-    from fedkeel.task import Task
-    from fedkeel.vector import Vector, zeros_like
-    from fedkeel.work import AdamW, Work
+    from fedkeel.settings.faults import Faults
+    from fedkeel.studies.grid import RunGrid, compare, sweep
+    from fedkeel.tensors.vector import Vector, zeros_like
 
 __all__ = [
     "IID",
@@ -191,28 +202,34 @@ __all__ = [
     "zeros_like",
 ]
 
-_SUBPACKAGES = ("data", "metrics", "models", "probes", "trackers")
+_SUBPACKAGES = {
+    "data": "data",
+    "metrics": "core.metrics",
+    "models": "models",
+    "probes": "probes",
+    "trackers": "trackers",
+}
 _MODULES = (
-    "errors",
-    "faults",
-    "schedules",
-    "work",
-    "vector",
-    "algorithm",
+    "common.errors",
+    "settings.faults",
+    "core.schedules",
+    "core.work",
+    "tensors.vector",
+    "core.algorithm",
     "reducers",
     "attacks",
-    "task",
+    "core.task",
     "methods",
-    *_SUBPACKAGES,
+    *_SUBPACKAGES.values(),
     "running.callbacks",
     "running.result",
     "running.train",
 )
-_EXPERIMENTS = {
-    "RunGrid": "grid",
-    "compare": "grid",
-    "sweep": "grid",
-    "load": "loading",
+_ABOVE = {
+    "RunGrid": "studies.grid",
+    "compare": "studies.grid",
+    "sweep": "studies.grid",
+    "load": "experiments.loading",
 }  # `data` has a load too
 
 if not TYPE_CHECKING:  # or checkers would take any name for one of ours
@@ -220,9 +237,9 @@ if not TYPE_CHECKING:  # or checkers would take any name for one of ours
     def __getattr__(name):
         """Import a public name from the first of the modules that has it."""
         if name in _SUBPACKAGES:
-            return _import_module(f"fedkeel.{name}")
-        if name in _EXPERIMENTS:
-            found = vars(_import_module(f"fedkeel.experiments.{_EXPERIMENTS[name]}"))
+            return _import_module(f"fedkeel.{_SUBPACKAGES[name]}")
+        if name in _ABOVE:
+            found = vars(_import_module(f"fedkeel.{_ABOVE[name]}"))
             return globals().setdefault(name, found[name])
         if name in __all__:
             for module in _MODULES:

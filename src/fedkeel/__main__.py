@@ -2,7 +2,7 @@
 
 import sys
 
-from fedkeel.interrupts import raise_on_signals
+from fedkeel.common.interrupts import raise_on_signals
 
 
 def main() -> None:

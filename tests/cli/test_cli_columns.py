@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from pages import block, document_in, texts
 
-from fedkeel.experiments.comparison import Comparison
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.experiments.sweep import Sweep
+from fedkeel.studies.comparison import Comparison
+from fedkeel.studies.sweep import Sweep
 
 TINY = ("--clients", "4", "--cohort", "2", "--steps", "2", "--batch-size", "8", "--rounds", "4")
 COMPARE = ("compare", "--method", "fedavg", *TINY, "--seeds", "2", "--out", "c")
@@ -159,7 +159,7 @@ def test_a_sweep_with_a_value_that_diverges_ends_as_a_comparison_does(fedkeel: C
 @pytest.mark.parametrize("width", [60, 200])
 def test_a_wide_table_is_not_cut(fedkeel: Callable, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     fedkeel(*COMPARE, "--target", "1", "--columns", RULES.rpartition(",")[0])
-    monkeypatch.setattr("fedkeel.progress._PLAIN_WIDTH", width)
+    monkeypatch.setattr("fedkeel.common.progress._PLAIN_WIDTH", width)
     told = fedkeel("show", "c").stdout
     assert "…" not in told
     for heading in HEADINGS[:-1]:

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from fedkeel.cli import compare
-from fedkeel.experiments.comparison import Comparison, changes, folder
+from fedkeel.common.jsonfiles import sealed
+from fedkeel.common.tomlfile import dump
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.shown_runs import RunsDisplay
-from fedkeel.jsonfiles import sealed
-from fedkeel.tomlfile import dump
+from fedkeel.studies.comparison import Comparison, changes, folder
 
 TINY = ("--clients", "4", "--cohort", "2", "--steps", "1", "--batch-size", "8", "--rounds", "3")
 

@@ -13,8 +13,8 @@ import pytest
 from fedkeel.cli.app import COMMANDS as ALL_COMMANDS
 from fedkeel.cli.app import load_command
 from fedkeel.cli.options import experiment_options, read_experiment, takes_experiment
+from fedkeel.core.schedules import Drop
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.schedules import Drop
 
 COMMANDS = {
     ("run",): set(),
@@ -97,7 +97,7 @@ PLANTED = """
 import sys
 from pydantic import Field
 from typer.testing import CliRunner
-import fedkeel.options as options
+import fedkeel.settings.options as options
 
 class RunOptions(options.RunOptions):
     patience: options.Count = Field(3, description="A planted setting.")

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from fedkeel.experiments.recipes import all_recipes
+from fedkeel.papers.recipes import all_recipes
 
 
 def test_the_list_names_every_recipe_with_its_claim_time_and_what_is_missing(fedkeel, monkeypatch, tmp_path):

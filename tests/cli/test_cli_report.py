@@ -100,7 +100,7 @@ def test_the_export_is_the_history(fedkeel: Callable) -> None:
 
 def test_plotly_is_imported_for_a_page_alone() -> None:
     code = (
-        "import sys, fedkeel, fedkeel.cli, fedkeel.cli.report, fedkeel.experiments.pages\n"
+        "import sys, fedkeel, fedkeel.cli, fedkeel.cli.report, fedkeel.directories.pages\n"
         "from fedkeel.cli.app import app\n"
         "assert 'plotly' not in sys.modules and 'pyarrow' not in sys.modules\n"
         "from fedkeel.report.page.document import Document\n"

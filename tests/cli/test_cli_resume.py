@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from fedkeel.experiments import tune as search
-from fedkeel.experiments.comparison import PlannedRun
-from fedkeel.experiments.reproduce import carrying_out
-from fedkeel.studies import COMMAND_FILE
+from fedkeel.experiments import COMMAND_FILE
+from fedkeel.papers.reproduce import carrying_out
+from fedkeel.studies import tune as search
+from fedkeel.studies.comparison import PlannedRun
 
 TINY = ("--clients", "6", "--cohort", "3", "--steps", "1", "--batch-size", "8", "--rounds", "3")
 TINY += ("--model", "mlp(4)", "--engine", "serial")

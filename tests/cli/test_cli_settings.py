@@ -10,9 +10,9 @@ import pytest
 from commands import COMMANDS
 
 from fedkeel.cli.options import experiment_options
+from fedkeel.core.work import Work
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.setting_table import PARTS, all_settings
-from fedkeel.work import Work
 
 MOST = 30
 USUAL = (

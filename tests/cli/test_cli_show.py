@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.emoji import Emoji
 
 from fedkeel import __version__
+from fedkeel.common.progress import RunProgress, console, shown_time
 from fedkeel.methods import METHODS
-from fedkeel.progress import RunProgress, console, shown_time
 
 COMMANDS = ("demo", "compare", "run", "resume", "runs", "show", "methods", "explain")
 

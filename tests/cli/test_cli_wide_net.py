@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from fedkeel.cli import app
 from fedkeel.cli.app import COMMANDS, load_command
-from fedkeel.errors import Diverged
+from fedkeel.common.errors import Diverged
 from fedkeel.running.run_directory import RunDirectory
 
 TABLE = Path(__file__).with_name("wrong_lines.txt")

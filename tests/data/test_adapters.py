@@ -10,10 +10,10 @@ from PIL import Image
 from torch.utils.data import Dataset as TorchDataset
 from torch.utils.data import TensorDataset
 
+from fedkeel.common.errors import DataError
 from fedkeel.data.adapters import arrays, from_flower, from_huggingface, from_torch, image_folder
 from fedkeel.data.federation import Federation
 from fedkeel.data.partition import IID, Natural
-from fedkeel.errors import DataError
 
 torch.set_num_threads(1)
 

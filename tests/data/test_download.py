@@ -10,9 +10,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
+from fedkeel.common.errors import DataError
 from fedkeel.data.sources import load, pictures
 from fedkeel.data.sources.fetch import Archive, DataDirectories, cache, fetch
-from fedkeel.errors import DataError
 
 CONTENT = np.random.default_rng(0).bytes(50_000)
 

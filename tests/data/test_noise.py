@@ -10,13 +10,13 @@ from engines.stacked_runs import pictures as stacked_pictures
 from torch import nn
 
 from fedkeel import FedAvg, Task
+from fedkeel.common.errors import ConfigError, DataError
 from fedkeel.data.federation import Federation
 from fedkeel.data.noise import Augment, ChannelGains, ClassBrightness, add_noise
 from fedkeel.data.partition import DirichletByClient
 from fedkeel.data.sources import Dataset
-from fedkeel.errors import ConfigError, DataError
 from fedkeel.experiments.expression import parse_augment
-from fedkeel.streams import Stream
+from fedkeel.tensors.streams import Stream
 
 torch.set_num_threads(1)
 

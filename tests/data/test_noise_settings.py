@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import fedkeel as fk
-from fedkeel.experiments.comparison import Comparison, changes
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.experiments.sweep import Sweep
+from fedkeel.studies.comparison import Comparison, changes
+from fedkeel.studies.sweep import Sweep
 
 FILE = """
 rounds = 3

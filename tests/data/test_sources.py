@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 import torch
 
+from fedkeel.common.errors import DataError
 from fedkeel.data.partition import IID, Natural
 from fedkeel.data.sources import Dataset, Scale, load, names
 from fedkeel.data.sources.cifar import parse
 from fedkeel.data.sources.text import VOCABULARY
-from fedkeel.errors import DataError
 
 torch.set_num_threads(1)
 REAL = Path(os.environ.get("FEDKEEL_DATA", "/nowhere"))

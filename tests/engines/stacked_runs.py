@@ -8,7 +8,7 @@ import torch
 from problems import tiny_net
 
 import fedkeel as fk
-from fedkeel.records import leaves
+from fedkeel.tensors.records import leaves
 
 EQUAL, RAGGED = tiny_net([12] * 4), tiny_net([5, 12, 9, 1])
 WORK = fk.Work(epochs=2, batch_size=4, lr=0.1)

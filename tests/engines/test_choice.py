@@ -16,6 +16,8 @@ from problems import tiny_net
 from torch import nn
 
 import fedkeel as fk
+from fedkeel.common.errors import Diverged
+from fedkeel.core.oracle import Oracle
 from fedkeel.engines import build
 from fedkeel.engines import choice as choice_module
 from fedkeel.engines import estimates as estimates_module
@@ -24,9 +26,7 @@ from fedkeel.engines.choice_cache import ChoiceCache, fingerprint
 from fedkeel.engines.contract import Unsuited
 from fedkeel.engines.estimates import Candidate
 from fedkeel.engines.stopwatch import Measurement
-from fedkeel.errors import Diverged
-from fedkeel.oracle import Oracle
-from fedkeel.settings import RunSettings
+from fedkeel.settings.run_settings import RunSettings
 
 PROBLEM = tiny_net([8, 8, 8, 8])
 WORK = fk.Work(epochs=2, batch_size=4, lr=0.1)

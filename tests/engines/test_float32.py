@@ -16,15 +16,15 @@ from selecting import one_in
 from torch import Tensor, nn
 
 import fedkeel as fk
-from fedkeel.algorithm import Algorithm, Plan, Walk, Wrapper, method
+from fedkeel.core.algorithm import Algorithm, Plan, Walk, Wrapper, method
+from fedkeel.core.oracle import Oracle
+from fedkeel.core.walk import sharp_of
 from fedkeel.engines import build
 from fedkeel.engines.contract import Choice, RoundRequest
 from fedkeel.engines.stacked import engine as stacked
-from fedkeel.oracle import Oracle
-from fedkeel.records import ClientMemory, Record, leaves, rebuild
-from fedkeel.settings import RunSettings
-from fedkeel.vector import Vector
-from fedkeel.walk import sharp_of
+from fedkeel.settings.run_settings import RunSettings
+from fedkeel.tensors.records import ClientMemory, Record, leaves, rebuild
+from fedkeel.tensors.vector import Vector
 
 STEPS = 300  # enough: a step that rounds a term away ends ten times as far from the exact end
 LR, WEIGHT_DECAY = 1e-3, 1e-4  # a step shrinks a weight by 1e-7 of it: about one unit in its last place

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import fedkeel as fk
+from fedkeel.core.oracle import Oracle
 from fedkeel.engines.jobs import engine as job_engine
 from fedkeel.engines.pool import Processes, pool
 from fedkeel.engines.serial import threads
-from fedkeel.oracle import Oracle
 
 pytestmark = pytest.mark.slow
 

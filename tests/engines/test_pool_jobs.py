@@ -23,8 +23,8 @@ from fedkeel.engines.jobs.job import (
 )
 from fedkeel.engines.jobs.queue import JobQueue
 from fedkeel.engines.reduction import Reduction
-from fedkeel.records import ClientMemory, Record, leaves
-from fedkeel.settings import RunSettings
+from fedkeel.settings.run_settings import RunSettings
+from fedkeel.tensors.records import ClientMemory, Record, leaves
 
 
 def setup(

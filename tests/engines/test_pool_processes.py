@@ -22,10 +22,10 @@ from torch.nn.functional import cross_entropy
 from variants import SHAPED_WORK
 
 import fedkeel as fk
+from fedkeel.core.oracle import Oracle
 from fedkeel.engines.jobs import job as jobs
 from fedkeel.engines.pool import Processes, pool, processes
 from fedkeel.engines.serial import threads
-from fedkeel.oracle import Oracle
 from fedkeel.running.session import Session
 
 

@@ -11,7 +11,7 @@ from problems import tiny_net
 from stacked_runs import distance, run
 
 import fedkeel as fk
-from fedkeel.records import leaves
+from fedkeel.tensors.records import leaves
 
 PROBLEM = tiny_net([5, 12, 9, 1, 7, 3, 8, 4, 11, 6])
 WORK = fk.Work(epochs=1, batch_size=4, lr=0.1)

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 import fedkeel as fk
+from fedkeel.core.oracle import Oracle
 from fedkeel.engines.sizing import activation_count, fits_channels_last, forward_flops
-from fedkeel.oracle import Oracle
-from fedkeel.settings import RunSettings
+from fedkeel.settings.run_settings import RunSettings
 
 
 class Viewed(nn.Module):

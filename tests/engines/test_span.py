@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
 import fedkeel as fk
+from fedkeel.core.oracle import Oracle
 from fedkeel.engines.stacked import engine, span
-from fedkeel.oracle import Oracle
-from fedkeel.settings import RunSettings
+from fedkeel.settings.run_settings import RunSettings
 
 SIZES = [30, 17, 24, 8]
 WORK = {"epochs": 8, "batch_size": 8, "lr": 0.05, "weight_decay": 1e-3}

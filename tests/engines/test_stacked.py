@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from variants import VARIANTS
 
 import fedkeel as fk
+from fedkeel.core.oracle import Oracle
 from fedkeel.engines.stacked import Stacked, engine, ragged
 from fedkeel.models import simple
-from fedkeel.oracle import Oracle
-from fedkeel.settings import RunSettings
+from fedkeel.settings.run_settings import RunSettings
 
 PLUGINS: dict[str, Callable[[fk.Algorithm], fk.Algorithm]] = {
     "plain": lambda inner: inner,

@@ -12,13 +12,13 @@ from problems import tiny_net
 from torch import nn
 
 import fedkeel as fk
+from fedkeel.core.oracle import Oracle
 from fedkeel.engines import build, stopwatch
 from fedkeel.engines.contract import Choice
 from fedkeel.engines.stacked import engine as stacked_engine
-from fedkeel.options import Execution
-from fedkeel.oracle import Oracle
 from fedkeel.running.session import open_session
-from fedkeel.settings import RunSettings
+from fedkeel.settings.options import Execution
+from fedkeel.settings.run_settings import RunSettings
 
 PROBLEM = tiny_net([8, 8, 8, 8])
 

@@ -22,7 +22,7 @@ import pytest
 from safetensors.torch import load_file
 
 import fedkeel as fk
-from fedkeel.errors import StorageError
+from fedkeel.common.errors import StorageError
 
 if importlib.util.find_spec("flwr") is None:
     pytest.skip('Flower is not installed: pip install "fedkeel[flower]"', allow_module_level=True)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import fedkeel as fk
-from fedkeel.streams import Stream
+from fedkeel.tensors.streams import Stream
 
 Entries = dict[str, Any]
 

@@ -10,8 +10,8 @@ import torch
 from problems import tiny_net
 
 import fedkeel as fk
+from fedkeel.core.oracle import Oracle
 from fedkeel.experiments.expression import parse_method, parse_probe
-from fedkeel.oracle import Oracle
 from fedkeel.probes import PROBES
 
 ROOT = Path(__file__).parents[2]

@@ -10,10 +10,10 @@ import torch
 from problems import tiny_net
 
 import fedkeel as fk
+from fedkeel.common.frozen import frozen
+from fedkeel.core.oracle import Oracle
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.expression import parse_method, parse_probe
-from fedkeel.frozen import frozen
-from fedkeel.oracle import Oracle
 from fedkeel.probes import PROBES, Cosine, Divergence, Diversity, Drift, Layers, Switching
 from fedkeel.probes.base import Probe, number
 from fedkeel.probes.client import WalkTrace

@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from variants import SHAPED_WORK
 
 import fedkeel as fk
+from fedkeel.core.oracle import Oracle
 from fedkeel.engines.jobs import engine as job_engine
 from fedkeel.engines.ray import RayEngine, dispatch
-from fedkeel.options import Execution
-from fedkeel.oracle import Oracle
 from fedkeel.running.session import Session
+from fedkeel.settings.options import Execution
 
 pytest.importorskip("ray", reason='needs Ray: pip install "fedkeel[ray]", or `make ray`')
 

@@ -15,8 +15,8 @@ from fedkeel.engines.ray.cluster import Demand, connect
 from fedkeel.experiments import on_ray
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.placement import Placement
-from fedkeel.experiments.sweep import Sweep, play
-from fedkeel.experiments.tune import knob, tune
+from fedkeel.studies.sweep import Sweep, play
+from fedkeel.studies.tune import knob, tune
 
 pytest.importorskip("ray", reason='needs Ray: pip install "fedkeel[ray]", or `make ray`')
 

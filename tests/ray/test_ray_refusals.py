@@ -22,7 +22,7 @@ pytest.importorskip("ray", reason='needs Ray: pip install "fedkeel[ray]", or `ma
 CONNECT = """
 import sys
 from fedkeel.engines.ray.cluster import connect
-from fedkeel.errors import ConfigError
+from fedkeel.common.errors import ConfigError
 try:
     connect(sys.argv[1])
 except ConfigError as problem:

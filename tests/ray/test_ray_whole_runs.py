@@ -16,8 +16,8 @@ from torch import Tensor
 import fedkeel as fk
 from fedkeel.engines.jobs import job
 from fedkeel.engines.ray import dispatch
-from fedkeel.records import leaves
 from fedkeel.running.run_reading import TIMINGS
+from fedkeel.tensors.records import leaves
 
 pytest.importorskip("ray", reason='needs Ray: pip install "fedkeel[ray]", or `make ray`')
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fedkeel.experiments.recipes.claims import Peaks, SmallerDrop, better
-from fedkeel.experiments.recipes.recipe import (
+from fedkeel.papers.recipes.claims import Peaks, SmallerDrop, better
+from fedkeel.papers.recipes.recipe import (
     Column,
     Line,
     Panel,

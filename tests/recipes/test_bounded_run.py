@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import fedkeel as fk
-from fedkeel.experiments.reproduce.bounded_run import ProblemSettings, half_square, problem, run
+from fedkeel.papers.reproduce.bounded_run import ProblemSettings, half_square, problem, run
 from fedkeel.theory import beyond_smoothness as bs
 
 pytestmark = pytest.mark.slow

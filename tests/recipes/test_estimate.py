@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from fedkeel import models
+from fedkeel.common.errors import DataError
 from fedkeel.data.sources import load, names
 from fedkeel.data.sources.fetch import DataDirectories
-from fedkeel.errors import DataError
-from fedkeel.experiments.recipes import all_recipes
-from fedkeel.experiments.reproduce.estimate import DATA, MODELS, is_there, needs, plan_seconds, seconds_of
-from fedkeel.experiments.reproduce.jobs import JobResult
-from fedkeel.experiments.reproduce.plan import plan
+from fedkeel.papers.recipes import all_recipes
+from fedkeel.papers.reproduce.estimate import DATA, MODELS, is_there, needs, plan_seconds, seconds_of
+from fedkeel.papers.reproduce.jobs import JobResult
+from fedkeel.papers.reproduce.plan import plan
 from tests.recipes.small_recipe import SMALL
 
 TABLE = {

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from run_events import Heard
 
-from fedkeel.errors import StorageError
+from fedkeel.common.errors import StorageError
 from fedkeel.experiments.placement import ONE_BY_ONE
-from fedkeel.experiments.reproduce.carrying_out import carry_out_plan, read_outcome
-from fedkeel.experiments.reproduce.histories import history_file, keep_history, read_history
-from fedkeel.experiments.reproduce.jobs import JobResult
-from fedkeel.experiments.reproduce.plan import RecipePlan, plan
+from fedkeel.papers.reproduce.carrying_out import carry_out_plan, read_outcome
+from fedkeel.papers.reproduce.histories import history_file, keep_history, read_history
+from fedkeel.papers.reproduce.jobs import JobResult
+from fedkeel.papers.reproduce.plan import RecipePlan, plan
 from tests.recipes.small_recipe import SMALL
 
 # a number too long, a list, a text, a gap, infinity

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedkeel.experiments.recipes.claims import Between, CellKey, Ordered, Peaks, Similar, better
-from fedkeel.experiments.recipes.recipe import Column, PaperTable, Recipe, RecipeScale, Setup
-from fedkeel.experiments.reproduce.judging import judge, judge_in_paper
-from fedkeel.experiments.reproduce.reading import CellResult, Score, read_rule
+from fedkeel.papers.recipes.claims import Between, CellKey, Ordered, Peaks, Similar, better
+from fedkeel.papers.recipes.recipe import Column, PaperTable, Recipe, RecipeScale, Setup
+from fedkeel.papers.reproduce.judging import judge, judge_in_paper
+from fedkeel.papers.reproduce.reading import CellResult, Score, read_rule
 
 ROWS = ("a", "b", "c")
 COLUMNS = (Column("top", "s", "top"), Column("rounds", "s", "rounds_to:0.5"))

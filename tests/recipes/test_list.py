@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from fedkeel.experiments.recipes import all_recipes, find_recipe, ours
-from fedkeel.experiments.recipes.claims import CellKey
-from fedkeel.experiments.reproduce.plan import plan
-from fedkeel.experiments.reproduce.reading import read_rule
+from fedkeel.papers.recipes import all_recipes, find_recipe, ours
+from fedkeel.papers.recipes.claims import CellKey
+from fedkeel.papers.reproduce.plan import plan
+from fedkeel.papers.reproduce.reading import read_rule
 
 PAPERS = {
     "fedinit": [

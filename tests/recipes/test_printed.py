@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedkeel.experiments.recipes.printed import read_number, read_rows
+from fedkeel.papers.recipes.printed import read_number, read_rows
 
 
 @pytest.mark.parametrize(

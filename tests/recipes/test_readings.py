@@ -9,16 +9,16 @@ import pytest
 from typer.testing import CliRunner
 
 from fedkeel.cli import app
-from fedkeel.errors import ConfigError
+from fedkeel.common.errors import ConfigError
+from fedkeel.common.frozen import told
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.expression import parse_method
-from fedkeel.experiments.recipes import all_recipes, find_recipe
-from fedkeel.experiments.recipes.recipe import AUTHORS, PAPER, PRINTED, Recipe
-from fedkeel.experiments.recipes.studies import BoundedRun, CountedCosts
-from fedkeel.experiments.reproduce.plan import plan, settings_of
-from fedkeel.frozen import told
 from fedkeel.methods import Stages
-from fedkeel.options import Execution
+from fedkeel.papers.recipes import all_recipes, find_recipe
+from fedkeel.papers.recipes.recipe import AUTHORS, PAPER, PRINTED, Recipe
+from fedkeel.papers.recipes.studies import BoundedRun, CountedCosts
+from fedkeel.papers.reproduce.plan import plan, settings_of
+from fedkeel.settings.options import Execution
 
 READ = [recipe.read(reading) for recipe in all_recipes().values() for reading in recipe.readings]
 # Settings that change no number, and those that a study brings along; what else differs must be named.

@@ -4,12 +4,12 @@ from itertools import pairwise
 
 import pytest
 
-from fedkeel.experiments.recipes import fedinit, poster
-from fedkeel.experiments.recipes.claims import BetterInPairs, CellKey
-from fedkeel.experiments.recipes.fedinit.accuracy import RESNET_COLUMNS, VGG_COLUMNS
-from fedkeel.experiments.recipes.fedinit.settings import FEDINIT, OTHERS, SPLITS
-from fedkeel.experiments.recipes.recipe import merged
-from fedkeel.experiments.reproduce.judging import judge_in_paper
+from fedkeel.papers.recipes import fedinit, poster
+from fedkeel.papers.recipes.claims import BetterInPairs, CellKey
+from fedkeel.papers.recipes.fedinit.accuracy import RESNET_COLUMNS, VGG_COLUMNS
+from fedkeel.papers.recipes.fedinit.settings import FEDINIT, OTHERS, SPLITS
+from fedkeel.papers.recipes.recipe import merged
+from fedkeel.papers.reproduce.judging import judge_in_paper
 from fedkeel.studies.costs.printed import POSTER, TABLE_7, TABLE_9, printed_costs
 
 PAPER = {recipe.name.partition("/")[2]: recipe for recipe in fedinit.RECIPES}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from fedkeel.experiments.recipes.fedsagd import RECIPES
-from fedkeel.experiments.recipes.recipe import CPU, PAPER, SMOKE
-from fedkeel.experiments.reproduce.judging import judge_in_paper
-from fedkeel.experiments.reproduce.plan import plan
-from fedkeel.experiments.reproduce.reading import read_rule
+from fedkeel.papers.recipes.fedsagd import RECIPES
+from fedkeel.papers.recipes.recipe import CPU, PAPER, SMOKE
+from fedkeel.papers.reproduce.judging import judge_in_paper
+from fedkeel.papers.reproduce.plan import plan
+from fedkeel.papers.reproduce.reading import read_rule
 
 BY_NAME = {recipe.name.partition("/")[2]: recipe for recipe in RECIPES}
 OURS = "FedSAGD(ours)"

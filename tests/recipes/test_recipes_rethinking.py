@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from fedkeel.experiments.recipes.recipe import CPU, PAPER, SMOKE
-from fedkeel.experiments.recipes.rethinking import RECIPES
-from fedkeel.experiments.recipes.rethinking import settings as printed
-from fedkeel.experiments.reproduce.judging import judge_in_paper
-from fedkeel.experiments.reproduce.plan import plan
+from fedkeel.papers.recipes.recipe import CPU, PAPER, SMOKE
+from fedkeel.papers.recipes.rethinking import RECIPES
+from fedkeel.papers.recipes.rethinking import settings as printed
+from fedkeel.papers.reproduce.judging import judge_in_paper
+from fedkeel.papers.reproduce.plan import plan
 
 BY_NAME = {recipe.name.removeprefix("rethinking/"): recipe for recipe in RECIPES}
 TABLE1, TABLE2, TABLE3, TABLE4 = (BY_NAME[f"table{number}"] for number in range(1, 5))

@@ -9,17 +9,17 @@ import pytest
 from pages import block, document_in, texts
 from run_events import Heard
 
-from fedkeel.errors import ConfigError
+from fedkeel.common.errors import ConfigError
 from fedkeel.experiments.placement import ONE_BY_ONE, Placement
-from fedkeel.experiments.recipes.claims import CellKey
-from fedkeel.experiments.recipes.studies import CountedCosts, FeatureCounts, StabilityCurves
-from fedkeel.experiments.reproduce import carrying_out, jobs
-from fedkeel.experiments.reproduce.carrying_out import RecipeRun, carry_out_plan, read_outcome
-from fedkeel.experiments.reproduce.outcome import shown_tables
-from fedkeel.experiments.reproduce.page import write_page
-from fedkeel.experiments.reproduce.plan import JobKey, plan
-from fedkeel.experiments.reproduce.reading import shown_cell
 from fedkeel.experiments.run_all import RunMeter
+from fedkeel.papers.recipes.claims import CellKey
+from fedkeel.papers.recipes.studies import CountedCosts, FeatureCounts, StabilityCurves
+from fedkeel.papers.reproduce import carrying_out, jobs
+from fedkeel.papers.reproduce.carrying_out import RecipeRun, carry_out_plan, read_outcome
+from fedkeel.papers.reproduce.outcome import shown_tables
+from fedkeel.papers.reproduce.page import write_page
+from fedkeel.papers.reproduce.plan import JobKey, plan
+from fedkeel.papers.reproduce.reading import shown_cell
 from tests.recipes.small_recipe import BASE, METHODS, SMALL
 
 

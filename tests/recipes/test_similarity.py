@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from fedkeel.cli import app
-from fedkeel.experiments.recipes import all_recipes, find_recipe
-from fedkeel.experiments.recipes.claims import (
+from fedkeel.papers.recipes import all_recipes, find_recipe
+from fedkeel.papers.recipes.claims import (
     EXPOSURE,
     LEVEL,
     NOTHING,
@@ -23,12 +23,12 @@ from fedkeel.experiments.recipes.claims import (
     CellKey,
     better,
 )
-from fedkeel.experiments.recipes.recipe import ALPHA_TIMES, CPU, Recipe
-from fedkeel.experiments.reproduce.judging import judge
-from fedkeel.experiments.reproduce.outcome import conclude
-from fedkeel.experiments.reproduce.plan import method_of, plan
-from fedkeel.experiments.reproduce.reading import CellResult, Score, read_rule
-from fedkeel.experiments.reproduce.similarity import compare_all, decisive, similarity_numbers, why_decisive
+from fedkeel.papers.recipes.recipe import ALPHA_TIMES, CPU, Recipe
+from fedkeel.papers.reproduce.judging import judge
+from fedkeel.papers.reproduce.outcome import conclude
+from fedkeel.papers.reproduce.plan import method_of, plan
+from fedkeel.papers.reproduce.reading import CellResult, Score, read_rule
+from fedkeel.papers.reproduce.similarity import compare_all, decisive, similarity_numbers, why_decisive
 from tests.recipes.small_recipe import SMALL
 
 TABLE: dict[str, Any] = {
@@ -121,7 +121,7 @@ COSTS = {"round": 0, "bytes_down": 1, "bytes_up": 1, "seconds": 1.0, "gradients"
 
 
 def outcome_of(recipe: Recipe, tmp_path: Any) -> Any:
-    from fedkeel.experiments.reproduce.jobs import JobResult
+    from fedkeel.papers.reproduce.jobs import JobResult
 
     made = plan(recipe, CPU, tmp_path)
     rows = {"FedAvg": 0.5, "FedDyn(ours)": 0.9}
@@ -238,7 +238,7 @@ def test_the_numbers_stand_in_show_dry_run_and_page(tmp_path: Any) -> None:
     silo = [one for one in dry["similarity"] if one["number"] == "exposure" and "Silo" in one["setup"]]
     assert all(math.isclose(one["ours"], one["paper"], rel_tol=0.01) for one in silo)
     outcome = outcome_of(with_exposure(3.5), tmp_path)
-    from fedkeel.experiments.reproduce.page import recipe_document
+    from fedkeel.papers.reproduce.page import recipe_document
 
     page = recipe_document(outcome, "fedkeel reproduce").to_json()
     assert "How like the paper's experiment" in page

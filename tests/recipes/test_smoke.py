@@ -8,11 +8,11 @@ import pytest
 from pages import document_in
 
 from fedkeel.experiments.placement import ONE_BY_ONE
-from fedkeel.experiments.recipes import all_recipes
-from fedkeel.experiments.reproduce.carrying_out import carry_out_plan
-from fedkeel.experiments.reproduce.outcome import shown_tables
-from fedkeel.experiments.reproduce.page import kept_document, panel_chart, write_page
-from fedkeel.experiments.reproduce.plan import plan
+from fedkeel.papers.recipes import all_recipes
+from fedkeel.papers.reproduce.carrying_out import carry_out_plan
+from fedkeel.papers.reproduce.outcome import shown_tables
+from fedkeel.papers.reproduce.page import kept_document, panel_chart, write_page
+from fedkeel.papers.reproduce.plan import plan
 
 SOME = ("poster/costs", "rethinking/figure8")
 ALL = os.environ.get("FEDKEEL_RECIPES") == "all"

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from fedkeel.picture import disc_picture, inline_lines, line_picture
+from fedkeel.common.picture import disc_picture, inline_lines, line_picture
 from fedkeel.report import Trial
 from fedkeel.report.inline import inline_chart, inline_table
 

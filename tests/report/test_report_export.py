@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fedkeel.errors import ConfigError
+from fedkeel.common.errors import ConfigError
 from fedkeel.report import Trial
 from fedkeel.report.export import (
     client_records,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedkeel.errors import ConfigError
+from fedkeel.common.errors import ConfigError
 from fedkeel.report import Trial, parse_measure, reachable_target, summarise
 from fedkeel.report.table_columns import COLUMNS, parse_columns
 from fedkeel.report.tables import UNFINISHED, cells, cost_to, final, headings, models_of

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from selecting import slow
 
-from fedkeel.errors import ConfigError
+from fedkeel.common.errors import ConfigError
 from fedkeel.report import ComparisonVerdict, Trial, find_verdict, parse_measure
 from fedkeel.report.significance import critical_value, pair_statistics
 from fedkeel.report.tables import UNFINISHED

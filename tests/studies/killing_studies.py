@@ -18,7 +18,7 @@ from killing import attempt, import_ahead, kill_at_event, watch_points
 from torch import nn
 
 import fedkeel as fk
-from fedkeel.settings import RunSettings
+from fedkeel.settings.run_settings import RunSettings
 from fedkeel.studies.constants import Effort
 from fedkeel.studies.constants import study as constants
 from fedkeel.studies.interaction import FeatureSettings

@@ -15,13 +15,13 @@ from problems import settings_of
 from torch import nn
 
 import fedkeel as fk
-from fedkeel.errors import ConfigError
-from fedkeel.streams import Stream
+from fedkeel.common.errors import ConfigError
 from fedkeel.studies.constants import Effort, frontier
 from fedkeel.studies.constants import study as constants_study
 from fedkeel.studies.constants.landscape import ClientLoss, LossLandscape, gaussian, power_iteration
 from fedkeel.studies.constants.measurements import measure_gradients, measure_noise, measure_samples
 from fedkeel.studies.constants.programs import lowest, tightest
+from fedkeel.tensors.streams import Stream
 
 
 def study(task, federation, algorithm, *, effort, **options):

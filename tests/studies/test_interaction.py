@@ -12,7 +12,7 @@ from problems import settings_of
 
 import fedkeel as fk
 from fedkeel.running.session import Session
-from fedkeel.settings import RunSettings
+from fedkeel.settings.run_settings import RunSettings
 from fedkeel.studies.interaction import FeatureSettings, FeatureSnapshot, interaction, read_interaction, study
 
 
@@ -180,7 +180,7 @@ def test_an_interrupted_study_keeps_the_rounds_it_has_played(tmp_path: Path) -> 
         if len(played) == 3:
             raise KeyboardInterrupt
 
-    with pytest.raises(fk.errors.Stopped, match="stopped after 3 of 4 rounds"):
+    with pytest.raises(fk.Stopped, match="stopped after 3 of 4 rounds"):
         snapshots(directory=tmp_path, progress=interrupt)
     assert snapshots(directory=tmp_path, progress=interrupt) == snapshots()
     assert played == [0, 1, 2, 3]

@@ -10,23 +10,23 @@ import pytest
 from run_events import Heard
 
 import fedkeel as fk
+from fedkeel.directories.pages import document_of
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.experiments.pages import document_of
-from fedkeel.experiments.robustness import (
+from fedkeel.report.tables import Trial
+from fedkeel.studies.robustness import (
     CLEAN,
     Combination,
     RobustnessStudy,
     play_robustness,
     robustness_findings,
 )
-from fedkeel.experiments.robustness_page import (
+from fedkeel.studies.robustness_page import (
     robustness_grids,
     robustness_rows,
     robustness_section,
     robustness_text,
 )
-from fedkeel.experiments.study_pages import write_study
-from fedkeel.report.tables import Trial
+from fedkeel.studies.study_pages import write_study
 
 TINY = ("rounds=2", "cohort=5", "data.clients=6", "work.steps=1", "work.batch_size=8", "engine=serial")
 BASE = Experiment().with_settings(TINY)

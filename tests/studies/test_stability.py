@@ -15,7 +15,7 @@ from selecting import slow
 import fedkeel as fk
 from fedkeel.running.population import Population
 from fedkeel.running.session import Session
-from fedkeel.settings import RunSettings
+from fedkeel.settings.run_settings import RunSettings
 from fedkeel.studies.stability import (
     ReplacedClient,
     Stability,

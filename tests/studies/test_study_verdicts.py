@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedkeel.experiments.study_verdicts import (
+from fedkeel.studies.study_verdicts import (
     constants_verdict,
     interaction_verdict,
     robustness_verdict,

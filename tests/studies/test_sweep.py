@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 
 import fedkeel as fk
 from fedkeel.cli.app import app
+from fedkeel.directories.pages import sweep_document
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.experiments.pages import sweep_document
 from fedkeel.experiments.placement import Placement
-from fedkeel.experiments.sweep import Sweep, play, report
-from fedkeel.experiments.tune import (
+from fedkeel.studies.sweep import Sweep, play, report
+from fedkeel.studies.tune import (
     ChoiceRange,
     IntegerRange,
     LogRange,

@@ -149,7 +149,7 @@ def test_theory_imports_nothing_but_the_standard_library_itself_and_its_papers()
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             for name in names:
                 assert name.split(".")[0] in allowed or name.startswith(
-                    ("fedkeel.theory", "fedkeel.references")
+                    ("fedkeel.theory", "fedkeel.common.references")
                 ), (path, name)
 
 

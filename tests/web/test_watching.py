@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from watched import WrittenRun, row_of
 
-from fedkeel.errors import ConfigError
+from fedkeel.common.errors import ConfigError
 from fedkeel.running.requests import REQUEST_FILE
 from fedkeel.running.run_directory import INTERRUPTION_FILE
 from fedkeel.web import finding, tailing, watching

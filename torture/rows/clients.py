@@ -14,8 +14,8 @@ from test_client_failures import BROKEN, Sensors, by_hand, federation
 from torch.nn.functional import cross_entropy
 
 import fedkeel as fk
-from fedkeel.records import leaves
 from fedkeel.running.session import Session
+from fedkeel.tensors.records import leaves
 
 NAME = "clients"
 FAULT = "clients that drop, straggle, crash, return NaN/inf, wrong shapes, huge norms"

@@ -20,11 +20,11 @@ from typer.testing import CliRunner
 
 import fedkeel as fk
 from fedkeel.cli.app import app
+from fedkeel.common.progress import RunProgress
+from fedkeel.common.tomlfile import dump, inline
 from fedkeel.data.sources import catalogue
 from fedkeel.experiments import expression
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.progress import RunProgress
-from fedkeel.tomlfile import dump, inline
 
 NAME = "configurations"
 FAULT = (

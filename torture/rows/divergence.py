@@ -13,7 +13,7 @@ from torch import nn
 
 import fedkeel as fk
 from fedkeel.running.population import Population
-from fedkeel.settings import RunSettings
+from fedkeel.settings.run_settings import RunSettings
 
 NAME = "divergence"
 FAULT = "divergence: one planted run and one healthy run in turn"

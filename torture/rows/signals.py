@@ -19,10 +19,10 @@ from harness import Progress, Tally, random_of
 from killing import import_ahead
 
 from fedkeel.__main__ import main
+from fedkeel.common.progress import RunProgress
+from fedkeel.core.oracle import Oracle
 from fedkeel.engines.serial import Serial
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.oracle import Oracle
-from fedkeel.progress import RunProgress
 
 NAME = "signals"
 FAULT = "SIGTERM, SIGHUP, SIGINT and pairs of them; exceptions in a forward pass, an evaluation, a callback"

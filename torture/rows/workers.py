@@ -18,8 +18,8 @@ from torch import nn
 
 import fedkeel as fk
 from fedkeel.engines.pool import pool
-from fedkeel.records import leaves
 from fedkeel.running.session import Session
+from fedkeel.tensors.records import leaves
 
 NAME = "workers"
 FAULT = "worker killed or stopped mid-round, also in bursts (every 50 ms for a while)"

@@ -17,13 +17,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from fedkeel.common.errors import ConfigError
 from fedkeel.data import Federation
 from fedkeel.data.samples import Batch, InMemory, Samples
-from fedkeel.errors import ConfigError
-from fedkeel.records import Record, leaves, rebuild
 from fedkeel.reducers.norms import long_parts
-from fedkeel.streams import Stream
-from fedkeel.vector import Vector
+from fedkeel.tensors.records import Record, leaves, rebuild
+from fedkeel.tensors.streams import Stream
+from fedkeel.tensors.vector import Vector
 
 
 class AttackView(NamedTuple):

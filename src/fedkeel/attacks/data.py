@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from fedkeel.attacks.base import Attack, AttackedSamples, AttackView, changed_parts
+from fedkeel.common.errors import ConfigError
+from fedkeel.common.frozen import Count, Number, Positive, Proportion, Seed, UnitInterval, frozen
 from fedkeel.data import Federation
 from fedkeel.data.samples import Batch, Rows, Samples
-from fedkeel.errors import ConfigError
-from fedkeel.frozen import Count, Number, Positive, Proportion, Seed, UnitInterval, frozen
-from fedkeel.records import Record
-from fedkeel.trees import described
+from fedkeel.tensors.records import Record
+from fedkeel.tensors.trees import described
 
 
 @frozen

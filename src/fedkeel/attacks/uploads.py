@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from fedkeel.attacks.base import Attack, AttackView, changed_parts
-from fedkeel.frozen import Positive, Proportion, Seed, frozen
-from fedkeel.records import Record
-from fedkeel.streams import Stream
-from fedkeel.vector import norm
+from fedkeel.common.frozen import Positive, Proportion, Seed, frozen
+from fedkeel.tensors.records import Record
+from fedkeel.tensors.streams import Stream
+from fedkeel.tensors.vector import norm
 
 
 @frozen

@@ -14,14 +14,14 @@ from fedkeel.cli.advise_page import as_json_value, print_page
 from fedkeel.cli.advise_values import AdvicePage, MeasuredStability
 from fedkeel.cli.constants import measure
 from fedkeel.cli.paths import refuse_directory, why_unreadable
-from fedkeel.errors import ConfigError
+from fedkeel.common.errors import ConfigError
+from fedkeel.common.jsonfiles import parse_object, unsealed
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.jsonfiles import parse_object, unsealed
 
 if TYPE_CHECKING:
+    from fedkeel.core.work import Work
     from fedkeel.studies.constants import Findings
     from fedkeel.theory.advice import AdviceInputs
-    from fedkeel.work import Work
 
 _EXAMPLES = """[bold]Examples[/]
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from fedkeel.cli.advise_lines import advice_lines
 from fedkeel.cli.advise_page import headline, limit_rows, predicted_text, stability_rows
-from fedkeel.experiments.constants_page import constant_notes, constants_table
 from fedkeel.report.page.document import Document, FactList, Section, Table, Text, Tone, Verdict
+from fedkeel.studies.constants_page import constant_notes, constants_table
 
 if TYPE_CHECKING:
     from fedkeel.cli.advise_values import AdvicePage

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fedkeel.cli.advise_lines import advice_lines
 from fedkeel.cli.advise_values import AdvicePage, StabilityComparison
 from fedkeel.cli.constants import number, print_constants
-from fedkeel.progress import console, plain_table
+from fedkeel.common.progress import console, plain_table
 
 if TYPE_CHECKING:
     from fedkeel.theory.advice import Limit, PredictedRounds, TheoremCheck

@@ -18,9 +18,9 @@ from typer.core import TyperCommand, TyperGroup
 from fedkeel.cli.plain_help import with_plain_help
 from fedkeel.cli.standard_streams import prepare_streams
 from fedkeel.cli.usage import UsageError, asks_for_help, explain_usage
-from fedkeel.errors import FedkeelError, StorageError
-from fedkeel.files import as_storage_error
-from fedkeel.version import __version__
+from fedkeel.common.errors import FedkeelError, StorageError
+from fedkeel.common.files import as_storage_error
+from fedkeel.common.version import __version__
 
 _DEBUG = "--debug"
 # name: module of `fedkeel.cli`, and the first line of the command's help, shown without importing the module

@@ -13,10 +13,10 @@ import typer
 from fedkeel.cli import options as opt
 from fedkeel.cli.bounds_page import BoundCurve, bounds_document, spark
 from fedkeel.cli.paths import refuse_directory, why_unreadable
-from fedkeel.errors import ConfigError, did_you_mean
-from fedkeel.jsonfiles import parse_object
-from fedkeel.progress import console, plain_table
-from fedkeel.references import cited
+from fedkeel.common.errors import ConfigError, did_you_mean
+from fedkeel.common.jsonfiles import parse_object
+from fedkeel.common.progress import console, plain_table
+from fedkeel.common.references import cited
 
 if TYPE_CHECKING:
     from fedkeel.theory.catalogue import BoundParameters, CatalogueEntry

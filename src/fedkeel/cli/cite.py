@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from fedkeel.cli import options as opt
-from fedkeel.errors import ConfigError, did_you_mean
-from fedkeel.progress import console, plain_table
-from fedkeel.references import KINDS, Paper, cited, names, references
+from fedkeel.common.errors import ConfigError, did_you_mean
+from fedkeel.common.progress import console, plain_table
+from fedkeel.common.references import KINDS, Paper, cited, names, references
 
 _EXAMPLES = (
     "[bold]Examples[/]\n\nfedkeel cite                                  (what there is)\n\n"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from fedkeel.client_table import ClientTable
-from fedkeel.progress import console
+from fedkeel.common.client_table import ClientTable
+from fedkeel.common.progress import console
 
 
 def show_clients(directory: Path, *, as_json: bool) -> None:

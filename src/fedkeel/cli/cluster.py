@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from fedkeel.cli import options as opt
-from fedkeel.errors import ConfigError
+from fedkeel.common.errors import ConfigError
+from fedkeel.common.progress import console, plain_table, shown_time
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.progress import console, plain_table, shown_time
 
 if TYPE_CHECKING:
     from fedkeel.experiments.cluster_check import ClusterReport, NodeReport

@@ -12,16 +12,16 @@ import typer
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
 from fedkeel.cli.wide_table import print_table
-from fedkeel.errors import Diverged, RunsLost, Stopped, StorageError, TooFewClients
+from fedkeel.common.errors import Diverged, RunsLost, Stopped, StorageError, TooFewClients
+from fedkeel.common.progress import console
 from fedkeel.experiments import COMPARISON_FILE
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.progress import console
 from fedkeel.report.table_columns import COLUMNS, parse_columns
 
 if TYPE_CHECKING:
-    from fedkeel.experiments.comparison import Comparison
     from fedkeel.experiments.placement import Placement
     from fedkeel.report import Trial
+    from fedkeel.studies.comparison import Comparison
 
 _COMPARE_EXAMPLES = """[bold]Examples[/]
 
@@ -54,7 +54,7 @@ def register(app: typer.Typer) -> None:
 
 def demo(columns: opt.TableColumns = None, out: opt.Out = None, as_json: opt.Json = False) -> None:
     """See a result in a minute: three methods × three seeds on digits, on clients that differ strongly."""
-    from fedkeel.experiments.comparison import Comparison  # noqa: PLC0415  heavy
+    from fedkeel.studies.comparison import Comparison  # noqa: PLC0415  heavy
 
     base = Experiment().with_settings(_DEMO)
     comparison = Comparison.of(_DEMO_METHODS, 3, base, columns=COLUMNS if columns is None else columns)
@@ -78,8 +78,8 @@ def compare(
     A seed decides the split, the noise, the first model, the cohorts and the minibatches, and is shared by
     all methods. Without --target, the highest accuracy that every run reached serves.
     """
-    from fedkeel.experiments.comparison import Comparison  # noqa: PLC0415  heavy
     from fedkeel.experiments.placement import Placement  # noqa: PLC0415
+    from fedkeel.studies.comparison import Comparison  # noqa: PLC0415  heavy
 
     asked = COLUMNS if columns is None else columns
     placement, experiment = Placement.of(parallel or 1, on, experiment)
@@ -89,8 +89,8 @@ def compare(
 
 def go_on(directory: Path, rounds: int | None, columns: str | None, *, as_json: bool) -> None:
     """Go on with the comparison in a directory, with other columns where they are given."""
-    from fedkeel.experiments.comparison import Comparison  # noqa: PLC0415  heavy
     from fedkeel.experiments.scoring import check_scoring  # noqa: PLC0415
+    from fedkeel.studies.comparison import Comparison  # noqa: PLC0415  heavy
 
     comparison = Comparison.load(directory)
     longer = [] if rounds is None else [f"rounds={rounds}"]
@@ -105,8 +105,8 @@ def go_on(directory: Path, rounds: int | None, columns: str | None, *, as_json: 
 def _run_comparison(
     comparison: Comparison, out: Path, placement: Placement | None = None, *, as_json: bool
 ) -> None:
-    from fedkeel.experiments.comparison import play  # noqa: PLC0415  heavy
     from fedkeel.experiments.shown_runs import RunsDisplay  # noqa: PLC0415
+    from fedkeel.studies.comparison import play  # noqa: PLC0415  heavy
 
     _check_free(out, comparison)
     try:
@@ -139,7 +139,7 @@ def refuse_diverged(trials: list[Trial]) -> None:
 
 def _check_free(out: Path, comparison: Comparison) -> None:
     """Refuse a directory that holds something else than this comparison, or what was begun of it."""
-    from fedkeel.files import storage_errors, temporary_name  # noqa: PLC0415
+    from fedkeel.common.files import storage_errors, temporary_name  # noqa: PLC0415
 
     with storage_errors(out):
         found = sorted(path.name for path in out.iterdir()) if out.exists() else []
@@ -181,7 +181,7 @@ def report(comparison: Comparison, trials: list[Trial], out: Path) -> dict[str, 
 
 
 def _write_page(comparison: Comparison, trials: list[Trial], path: Path) -> None:
-    from fedkeel.experiments.pages import comparison_document  # noqa: PLC0415  heavy
+    from fedkeel.directories.pages import comparison_document  # noqa: PLC0415  heavy
     from fedkeel.report.page.rendering import write_page  # noqa: PLC0415
 
     write_page(comparison_document(comparison, trials, path.parent), path)

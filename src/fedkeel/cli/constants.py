@@ -13,8 +13,8 @@ from fedkeel.cli import options as opt
 from fedkeel.cli import paths
 from fedkeel.cli.resuming import command_line, keep_command, resumable
 from fedkeel.cli.stage_progress import StageProgress
+from fedkeel.common.progress import console, plain_table
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.progress import console, plain_table
 
 if TYPE_CHECKING:
     from fedkeel.studies.constants import Findings
@@ -48,7 +48,7 @@ def constants(
         "clients": pilot_clients,
         "samples": pilot_samples,
     }
-    from fedkeel.experiments.study_pages import write_study  # noqa: PLC0415  heavy
+    from fedkeel.studies.study_pages import write_study  # noqa: PLC0415  heavy
 
     directory = out or paths.fresh("constants")
     found = measure(experiment, effort, directory)
@@ -65,7 +65,7 @@ def constants(
 
 def measure(experiment: Experiment, effort: dict[str, int], out: Path | None) -> Findings:
     """Run the study of an experiment with progress; `out` is where it can go on."""
-    from fedkeel.options import SERIAL  # noqa: PLC0415
+    from fedkeel.settings.options import SERIAL  # noqa: PLC0415
     from fedkeel.studies.constants import Effort, study  # noqa: PLC0415  heavy
 
     with nullcontext() if out is None else resumable(out), StageProgress(stderr=True) as stages:
@@ -94,7 +94,7 @@ def _keeping_command(out: Path, update: Callable[..., None]) -> Callable[..., No
 
 def print_constants(found: Findings) -> None:
     """Print what was measured, with its spread and what is behind it."""
-    from fedkeel.experiments.constants_page import HEADINGS, constant_notes, constant_rows  # noqa: PLC0415
+    from fedkeel.studies.constants_page import HEADINGS, constant_notes, constant_rows  # noqa: PLC0415
 
     table = plain_table(("", *HEADINGS), constant_rows(found.as_dict()))
     table.columns[-1].justify = "left"

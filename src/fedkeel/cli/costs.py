@@ -12,9 +12,9 @@ import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli.stage_progress import StageProgress
-from fedkeel.errors import ConfigError
+from fedkeel.common.errors import ConfigError
+from fedkeel.common.progress import console, plain_table
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.progress import console, plain_table
 
 if TYPE_CHECKING:
     from fedkeel.studies.costs import Disagreement, MethodCosts, Quantity

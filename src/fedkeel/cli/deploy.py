@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedkeel.cli import options as opt
-from fedkeel.errors import ConfigError, Stopped
-from fedkeel.interrupts import stoppable
-from fedkeel.progress import RunProgress, console
+from fedkeel.common.errors import ConfigError, Stopped
+from fedkeel.common.interrupts import stoppable
+from fedkeel.common.progress import RunProgress, console
 
 if TYPE_CHECKING:
     from fedkeel.flower.options import RunConfig
@@ -219,7 +219,7 @@ def _described(server: ServerStatus, directory: Path, *, alive: bool) -> str:
 
 
 def _print_end(run_dir: Path) -> None:
-    from fedkeel.columns import LEFT_OUT  # noqa: PLC0415
+    from fedkeel.common.columns import LEFT_OUT  # noqa: PLC0415
     from fedkeel.running.run_directory import read_rows  # noqa: PLC0415
 
     rows = read_rows(run_dir)

@@ -13,9 +13,9 @@ from typing import Annotated, Any
 import typer
 
 from fedkeel.cli import options as opt
-from fedkeel.errors import ConfigError
-from fedkeel.progress import console, plain_table
-from fedkeel.references import cited
+from fedkeel.common.errors import ConfigError
+from fedkeel.common.progress import console, plain_table
+from fedkeel.common.references import cited
 
 TABLE = Path(__file__).with_name("methods.json")
 _METHODS = "[bold]Examples[/]\n\nfedkeel methods\n\nfedkeel methods --json"

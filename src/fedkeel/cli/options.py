@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, ge
 import typer
 
 from fedkeel.cli.resuming import given_command
-from fedkeel.errors import ConfigError, FedkeelError
+from fedkeel.common.errors import ConfigError, FedkeelError
 
 if TYPE_CHECKING:
     from fedkeel.experiments.experiment import Experiment

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-from fedkeel.errors import ConfigError, StorageError
-from fedkeel.experiments import COMPARISON_FILE
-from fedkeel.jsonfiles import NotJson
+from fedkeel.common.errors import ConfigError, StorageError
+from fedkeel.common.jsonfiles import NotJson
+from fedkeel.common.tomlfile import read_sealed
+from fedkeel.experiments import COMPARISON_FILE, STUDY_FILE
 from fedkeel.running.run_reading import MANIFEST, METRICS
-from fedkeel.studies import STUDY_FILE
 from fedkeel.studies.description import read_description
-from fedkeel.tomlfile import read_sealed
 
 ROOT = Path("runs")
 

@@ -12,12 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 from fedkeel.cli import options as opt
-from fedkeel.experiments.recipes import all_recipes, find_recipe
-from fedkeel.experiments.recipes.recipe import CPU, PAPER, PRINTED, SMOKE
-from fedkeel.progress import as_lines, console, shown_time
+from fedkeel.common.progress import as_lines, console, shown_time
+from fedkeel.papers.recipes import all_recipes, find_recipe
+from fedkeel.papers.recipes.recipe import CPU, PAPER, PRINTED, SMOKE
 
 if TYPE_CHECKING:
-    from fedkeel.experiments.recipes.recipe import Recipe
+    from fedkeel.papers.recipes.recipe import Recipe
 
 _DAYS = 48 * 3600  # seconds from which a time is given in days
 _EXAMPLES = """[bold]Examples[/]
@@ -92,9 +92,9 @@ def show(
     if as_json:
         print(json.dumps(_facts(recipe, whole=True), ensure_ascii=False, indent=2))
         return
-    from fedkeel.experiments.reproduce.judging import judge_in_paper  # noqa: PLC0415  heavy
-    from fedkeel.experiments.reproduce.page import reading_note  # noqa: PLC0415
-    from fedkeel.experiments.reproduce.similarity import why_decisive  # noqa: PLC0415
+    from fedkeel.papers.reproduce.judging import judge_in_paper  # noqa: PLC0415  heavy
+    from fedkeel.papers.reproduce.page import reading_note  # noqa: PLC0415
+    from fedkeel.papers.reproduce.similarity import why_decisive  # noqa: PLC0415
 
     other = "".join(f"; also: --reading {one}" for one in recipe.readings if one != recipe.reading)
     lines = [f"{recipe.name}: {recipe.title}"]
@@ -124,11 +124,11 @@ def show(
 
 def _similarity(recipe: Recipe, scale: str) -> list[str]:
     """Return how like the paper's experiment a scale is."""
-    from fedkeel.experiments.reproduce.outcome import (  # noqa: PLC0415  heavy
+    from fedkeel.papers.reproduce.outcome import (  # noqa: PLC0415  heavy
         SIMILARITY_HEADINGS,
         similarity_rows,
     )
-    from fedkeel.experiments.reproduce.similarity import compare_all  # noqa: PLC0415
+    from fedkeel.papers.reproduce.similarity import compare_all  # noqa: PLC0415
 
     rows = similarity_rows(compare_all(recipe, recipe.scale(scale)))
     if not rows:
@@ -141,7 +141,7 @@ def _similarity(recipe: Recipe, scale: str) -> list[str]:
 
 
 def _needs(recipe: Recipe, scale_name: str) -> dict[str, Any]:
-    from fedkeel.experiments.reproduce.estimate import needs  # noqa: PLC0415
+    from fedkeel.papers.reproduce.estimate import needs  # noqa: PLC0415
 
     return needs(recipe, scale_name)._asdict()
 
@@ -168,7 +168,7 @@ def _facts(recipe: Recipe, *, whole: bool = False) -> dict[str, Any]:
         },
     }
     if whole:
-        from fedkeel.experiments.reproduce.similarity import compare_all, decisive  # noqa: PLC0415  heavy
+        from fedkeel.papers.reproduce.similarity import compare_all, decisive  # noqa: PLC0415  heavy
 
         facts["decided_by"] = {claim.text: list(decisive(claim, recipe)) for claim in recipe.claims}
         facts["similarity"] = {

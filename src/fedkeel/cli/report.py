@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from fedkeel.cli.paths import refuse_directory
-from fedkeel.errors import ConfigError, StorageError
-from fedkeel.progress import console
+from fedkeel.common.errors import ConfigError, StorageError
+from fedkeel.common.progress import console
 
 if TYPE_CHECKING:
     from fedkeel.report.page.document import Document, Table
@@ -59,7 +59,7 @@ def report(
     ] = None,
 ) -> None:
     """Write the page of runs, comparisons, sweeps, studies or recipes: one file that needs no network."""
-    from fedkeel.experiments.pages import document_of  # noqa: PLC0415  heavy
+    from fedkeel.directories.pages import document_of  # noqa: PLC0415  heavy
     from fedkeel.report.page.rendering import write_page  # noqa: PLC0415
 
     refuse_directory(out, "--out")
@@ -82,8 +82,8 @@ def export(
     ] = None,
 ) -> None:
     """Write the numbers of runs for other programs: CSV, Parquet, or tables in LaTeX and Markdown."""
-    from fedkeel.experiments.pages import document_of, runs_of  # noqa: PLC0415  heavy
-    from fedkeel.files import storage_errors, write_durably  # noqa: PLC0415
+    from fedkeel.common.files import storage_errors, write_durably  # noqa: PLC0415
+    from fedkeel.directories.pages import document_of, runs_of  # noqa: PLC0415  heavy
     from fedkeel.report import export as write  # noqa: PLC0415
 
     written = format in ("latex", "markdown")

@@ -11,14 +11,14 @@ import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli.resuming import given_command, keep_command, missing_directories, resumable
-from fedkeel.errors import ConfigError, Diverged
-from fedkeel.experiments.recipes import find_recipe
-from fedkeel.experiments.recipes.recipe import PRINTED
-from fedkeel.options import Execution
-from fedkeel.progress import as_lines, console, shown_time
+from fedkeel.common.errors import ConfigError, Diverged
+from fedkeel.common.progress import as_lines, console, shown_time
+from fedkeel.papers.recipes import find_recipe
+from fedkeel.papers.recipes.recipe import PRINTED
+from fedkeel.settings.options import Execution
 
 if TYPE_CHECKING:
-    from fedkeel.experiments.reproduce.plan import RecipePlan
+    from fedkeel.papers.reproduce.plan import RecipePlan
 
 OUT = Path("runs") / "reproduce"
 _PLAIN_SECONDS = 30.0
@@ -77,11 +77,11 @@ def reproduce(
     """Run a table or figure of a paper: its numbers beside ours, each claim judged, and a page."""
     asked = dict(locals())
     from fedkeel.experiments.placement import Placement  # noqa: PLC0415  heavy
-    from fedkeel.experiments.reproduce.carrying_out import carry_out_plan, there  # noqa: PLC0415  heavy
-    from fedkeel.experiments.reproduce.outcome import outcome_text  # noqa: PLC0415
-    from fedkeel.experiments.reproduce.page import write_page  # noqa: PLC0415
-    from fedkeel.experiments.reproduce.plan import plan  # noqa: PLC0415
     from fedkeel.experiments.shown_runs import RunsDisplay  # noqa: PLC0415
+    from fedkeel.papers.reproduce.carrying_out import carry_out_plan, there  # noqa: PLC0415  heavy
+    from fedkeel.papers.reproduce.outcome import outcome_text  # noqa: PLC0415
+    from fedkeel.papers.reproduce.page import write_page  # noqa: PLC0415
+    from fedkeel.papers.reproduce.plan import plan  # noqa: PLC0415
 
     if address is not None and on is None:
         raise ConfigError(f"--address {address}: it is that of --on ray: give both, or none")
@@ -120,8 +120,8 @@ def reproduce(
 
 
 def _print_dry_run(plan: RecipePlan, there: dict[Path, Any], workers: int, *, as_json: bool) -> None:
-    from fedkeel.experiments.reproduce.estimate import job_seconds, needs, plan_seconds  # noqa: PLC0415
-    from fedkeel.experiments.reproduce.outcome import (  # noqa: PLC0415
+    from fedkeel.papers.reproduce.estimate import job_seconds, needs, plan_seconds  # noqa: PLC0415
+    from fedkeel.papers.reproduce.outcome import (  # noqa: PLC0415
         SIMILARITY_HEADINGS,
         similarity_of,
         similarity_rows,

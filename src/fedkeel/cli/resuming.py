@@ -11,11 +11,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fedkeel.errors import ConfigError, DataError, RunsLost, Stopped, StorageError, TooFewClients
-from fedkeel.files import make_directory, storage_errors, write_durably
-from fedkeel.jsonfiles import Shape, json_text, read_object, sealed
-from fedkeel.progress import console
-from fedkeel.studies import COMMAND_FILE, STUDY_FILE
+from fedkeel.common.errors import ConfigError, DataError, RunsLost, Stopped, StorageError, TooFewClients
+from fedkeel.common.files import make_directory, storage_errors, write_durably
+from fedkeel.common.jsonfiles import Shape, json_text, read_object, sealed
+from fedkeel.common.progress import console
+from fedkeel.experiments import COMMAND_FILE, STUDY_FILE
 
 if TYPE_CHECKING:
     from fedkeel.experiments.experiment import Experiment

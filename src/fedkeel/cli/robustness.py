@@ -11,8 +11,8 @@ import typer
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
 from fedkeel.cli.resuming import command_line, keep_command, missing_directories, resumable
+from fedkeel.common.progress import as_lines, console
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.progress import as_lines, console
 
 EXAMPLES = """[bold]Examples[/]
 
@@ -49,11 +49,11 @@ def robustness(
     as_json: opt.Json = False,
 ) -> None:
     """Accuracy with and without hostile clients, per method and reducer: who holds out against what."""
-    from fedkeel.experiments import robustness as study  # noqa: PLC0415  heavy
     from fedkeel.experiments.placement import Placement  # noqa: PLC0415
-    from fedkeel.experiments.robustness_page import robustness_grids, robustness_text  # noqa: PLC0415
     from fedkeel.experiments.shown_runs import RunsDisplay  # noqa: PLC0415
-    from fedkeel.experiments.study_pages import write_study  # noqa: PLC0415
+    from fedkeel.studies import robustness as study  # noqa: PLC0415  heavy
+    from fedkeel.studies.robustness_page import robustness_grids, robustness_text  # noqa: PLC0415
+    from fedkeel.studies.study_pages import write_study  # noqa: PLC0415
 
     at_once = parallel or os.cpu_count() or 1
     placement, experiment = Placement.of(at_once, on, experiment)

@@ -12,12 +12,11 @@ import typer
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
 from fedkeel.cli.resuming import go_on as go_on_with_command
-from fedkeel.columns import shown_events
-from fedkeel.errors import ClientFailed, ConfigError, Diverged, FedkeelError, Stopped, StorageError
-from fedkeel.experiments import COMPARISON_FILE
+from fedkeel.common.columns import shown_events
+from fedkeel.common.errors import ClientFailed, ConfigError, Diverged, FedkeelError, Stopped, StorageError
+from fedkeel.common.progress import RunProgress, console, shown_time
+from fedkeel.experiments import COMMAND_FILE, COMPARISON_FILE
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.progress import RunProgress, console, shown_time
-from fedkeel.studies import COMMAND_FILE
 
 if TYPE_CHECKING:
     from fedkeel.running.result import Result
@@ -104,7 +103,7 @@ def resume(
 
 def _of_faults(settings: list[str]) -> list[str]:
     """Refuse settings that would make a run that goes on another one."""
-    from fedkeel.options import FaultOptions  # noqa: PLC0415
+    from fedkeel.settings.options import FaultOptions  # noqa: PLC0415
 
     for setting in settings:
         key = setting.partition("=")[0].strip()

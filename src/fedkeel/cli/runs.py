@@ -11,11 +11,11 @@ from typing import Annotated, Any
 
 import typer
 
-from fedkeel import tomlfile
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
-from fedkeel.errors import StorageError
-from fedkeel.progress import console, plain_table
+from fedkeel.common import tomlfile
+from fedkeel.common.errors import StorageError
+from fedkeel.common.progress import console, plain_table
 from fedkeel.running.run_directory import read_manifest, read_rows
 
 _EXAMPLES = """[bold]Examples[/]

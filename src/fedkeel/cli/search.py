@@ -14,9 +14,9 @@ from fedkeel.cli import paths
 from fedkeel.cli.compare import refuse_diverged
 from fedkeel.cli.resuming import keep_command, resumable, say_what_is_there
 from fedkeel.cli.sweep_page import print_sweep
-from fedkeel.errors import ConfigError
+from fedkeel.common.errors import ConfigError
+from fedkeel.common.progress import console
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.progress import console
 from fedkeel.report.table_columns import COLUMNS
 
 if TYPE_CHECKING:
@@ -72,11 +72,11 @@ def sweep(
     as_json: opt.Json = False,
 ) -> None:
     """Run one setting over several values and seeds, in parallel; a table with intervals and a plot."""
-    from fedkeel.experiments.pages import sweep_document  # noqa: PLC0415  heavy
+    from fedkeel.directories.pages import sweep_document  # noqa: PLC0415  heavy
     from fedkeel.experiments.placement import Placement  # noqa: PLC0415
     from fedkeel.experiments.shown_runs import RunsDisplay  # noqa: PLC0415
-    from fedkeel.experiments.sweep import Sweep, play, report  # noqa: PLC0415
     from fedkeel.report.page.rendering import write_page  # noqa: PLC0415
+    from fedkeel.studies.sweep import Sweep, play, report  # noqa: PLC0415
 
     if len(over) > 1:
         raise ConfigError(
@@ -120,11 +120,11 @@ def tune(
     as_json: opt.Json = False,
 ) -> None:
     """Search settings for the best final accuracy with Optuna; hopeless trials are pruned by rounds."""
-    from fedkeel.experiments.comparison import changes  # noqa: PLC0415  heavy
     from fedkeel.experiments.placement import Placement  # noqa: PLC0415
-    from fedkeel.experiments.tune import knob  # noqa: PLC0415
-    from fedkeel.experiments.tune import tune as search  # noqa: PLC0415
     from fedkeel.report.choosing import ChosenValue  # noqa: PLC0415
+    from fedkeel.studies.comparison import changes  # noqa: PLC0415  heavy
+    from fedkeel.studies.tune import knob  # noqa: PLC0415
+    from fedkeel.studies.tune import tune as search  # noqa: PLC0415
 
     placement, experiment = Placement.of(parallel, on, experiment)
     directory = out or paths.fresh("tune")

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from fedkeel.cli import options as opt
+from fedkeel.common.progress import console, plain_table
 from fedkeel.experiments.setting_table import PARTS, Setting, all_settings, find_settings
-from fedkeel.progress import console, plain_table
 
 _EXAMPLES = """[bold]Examples[/]
 

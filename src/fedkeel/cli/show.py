@@ -15,12 +15,12 @@ from fedkeel.cli import paths
 from fedkeel.cli.clients import show_clients
 from fedkeel.cli.runs import described
 from fedkeel.cli.sweep_page import print_sweep
-from fedkeel.columns import shown_events
-from fedkeel.errors import ConfigError, StorageError
+from fedkeel.common.columns import shown_events
+from fedkeel.common.errors import ConfigError, StorageError
+from fedkeel.common.files import read_whole, storage_errors
+from fedkeel.common.jsonfiles import read_object
+from fedkeel.common.progress import console, shown_time
 from fedkeel.experiments import OUTCOME_FILE, OUTCOME_TEXT
-from fedkeel.files import read_whole, storage_errors
-from fedkeel.jsonfiles import read_object
-from fedkeel.progress import console, shown_time
 from fedkeel.running.run_directory import check_end, read_manifest, read_rows, read_timings
 
 _EXAMPLES = "[bold]Examples[/]\n\n"
@@ -163,7 +163,7 @@ def _spark(values: list[float]) -> str:
 
 
 def _show_study(directory: Path, kind: str, columns: str | None, *, as_json: bool) -> None:
-    from fedkeel.experiments.sweep_report import SWEEP_FILE, read_sweep  # noqa: PLC0415
+    from fedkeel.studies.sweep_report import SWEEP_FILE, read_sweep  # noqa: PLC0415
 
     file = directory / SWEEP_FILE
     if kind != "sweep" or not file.exists():
@@ -184,9 +184,9 @@ def _show_study(directory: Path, kind: str, columns: str | None, *, as_json: boo
 
 def _show_comparison(directory: Path, columns: str | None, *, as_json: bool) -> None:
     from fedkeel.cli.compare import print_report, report  # noqa: PLC0415
-    from fedkeel.experiments.comparison import Comparison, kept_trials  # noqa: PLC0415
     from fedkeel.experiments.scoring import check_measures  # noqa: PLC0415
     from fedkeel.report.table_columns import measure_columns, parse_columns  # noqa: PLC0415
+    from fedkeel.studies.comparison import Comparison, kept_trials  # noqa: PLC0415
 
     comparison = Comparison.load(directory)
     trials = kept_trials(comparison, directory)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedkeel.cli import options as opt
-from fedkeel.errors import ConfigError
+from fedkeel.common.errors import ConfigError
+from fedkeel.common.progress import console
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.progress import console
 
 if TYPE_CHECKING:
     from fedkeel.report.splits import SplitCounts
@@ -38,7 +38,7 @@ def split(
     as_json: opt.Json = False,
 ) -> None:
     """Draw a split: clients across, classes down, darker for more samples."""
-    from fedkeel.files import storage_errors  # noqa: PLC0415  heavy
+    from fedkeel.common.files import storage_errors  # noqa: PLC0415  heavy
     from fedkeel.report import splits as draw  # noqa: PLC0415
     from fedkeel.report.page.rendering import render  # noqa: PLC0415
 

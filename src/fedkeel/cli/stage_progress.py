@@ -7,7 +7,7 @@ from typing import Self
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from fedkeel.progress import console
+from fedkeel.common.progress import console
 
 
 class StageProgress:

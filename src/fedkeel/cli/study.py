@@ -18,13 +18,13 @@ from fedkeel.cli.resuming import command_line, keep_command, missing_directories
 from fedkeel.cli.robustness import EXAMPLES as ROBUSTNESS
 from fedkeel.cli.robustness import robustness
 from fedkeel.cli.study_page import print_interaction, print_stability
-from fedkeel.errors import Diverged
+from fedkeel.common.errors import Diverged
+from fedkeel.common.progress import RunProgress
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.progress import RunProgress
 
 if TYPE_CHECKING:
-    from fedkeel.options import Execution
     from fedkeel.running.round import Row
+    from fedkeel.settings.options import Execution
 
 _AGAIN = """
 
@@ -176,7 +176,7 @@ def interaction(
 
 
 def _experiments(methods: list[str], base: Experiment) -> dict[str, Experiment]:
-    from fedkeel.experiments.comparison import Comparison  # noqa: PLC0415  heavy
+    from fedkeel.studies.comparison import Comparison  # noqa: PLC0415  heavy
 
     named = Comparison.of(methods, 1, base).methods
     return {name: base.with_settings([f"method={json.dumps(name)}"]) for name in named}
@@ -186,8 +186,8 @@ def _folders(
     directory: Path, kind: str, experiments: dict[str, Experiment], base: Experiment, asked: dict[str, Any]
 ) -> dict[str, Path]:
     """Take the directory for these settings, and return that of each method below it."""
-    from fedkeel.experiments.comparison import folder  # noqa: PLC0415  heavy
     from fedkeel.studies.artifacts import open_directory  # noqa: PLC0415
+    from fedkeel.studies.comparison import folder  # noqa: PLC0415  heavy
 
     shared = {key: part for key, part in base.table().items() if key != "method"}
     open_directory(directory, kind, {**shared, **asked})
@@ -196,7 +196,7 @@ def _folders(
 
 def _serial_unless_asked(one: Experiment) -> Execution:
     """Return how a study executes its runs: serially, so that its numbers do not depend on a measurement."""
-    from fedkeel.options import Execution  # noqa: PLC0415
+    from fedkeel.settings.options import Execution  # noqa: PLC0415
 
     execution = one.execution()
     return Execution(**{**execution.model_dump(), "engine": "serial"}) if one.engine == "auto" else execution
@@ -248,7 +248,7 @@ def _rounds_in(run: Path) -> int:
 
 
 def _write(directory: Path, name: str, found: dict[str, Any]) -> Path:
-    from fedkeel.experiments.study_pages import write_study  # noqa: PLC0415  heavy
+    from fedkeel.studies.study_pages import write_study  # noqa: PLC0415  heavy
 
     return write_study(
         directory, name, found, f"{name.capitalize()} of {', '.join(found)}", command_line(directory)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedkeel.cli.wide_table import print_table
-from fedkeel.progress import console
+from fedkeel.common.progress import console
 
 if TYPE_CHECKING:
     from fedkeel.report.measures import Measure

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from fedkeel.errors import did_you_mean
+from fedkeel.common.errors import did_you_mean
 
 UsageError: Any = typer.BadParameter.__base__  # typer does not export it
 # options of earlier versions, and what may have taken their place: the first that the command has

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from fedkeel.cli import paths
-from fedkeel.errors import ConfigError, StorageError
+from fedkeel.common.errors import ConfigError, StorageError
 
 _NICENESS = 5  # training beside it goes first
 _EXAMPLES = """[bold]Examples[/]

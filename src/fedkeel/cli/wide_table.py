@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from fedkeel.progress import as_lines, plain_table
+from fedkeel.common.progress import as_lines, plain_table
 
 _HEADING_WIDTH = 26  # longer headings have line breaks
 

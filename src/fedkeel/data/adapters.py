@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from fedkeel.common.errors import DataError
 from fedkeel.data.arrays import arrays, column_name
 from fedkeel.data.federation import Federation
 from fedkeel.data.sources.dataset import Dataset, Scale
 from fedkeel.data.sources.readers import read_picture, reading
-from fedkeel.errors import DataError
 
 _SUFFIXES = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".ppm"}
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from fedkeel.errors import DataError, did_you_mean
+from fedkeel.common.errors import DataError, did_you_mean
 
 
 def whole_numbers(sizes: Any) -> list[int]:

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedkeel.common.errors import DataError
 from fedkeel.data.samples import Batch, is_several
-from fedkeel.errors import DataError
-from fedkeel.trees import Tree, each, stack
+from fedkeel.tensors.trees import Tree, each, stack
 
 Columns: TypeAlias = str | Sequence[str] | None
 

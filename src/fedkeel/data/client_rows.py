@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedkeel.errors import DataError
-from fedkeel.streams import Stream
+from fedkeel.common.errors import DataError
+from fedkeel.tensors.streams import Stream
 
 
 class ClientRows(NamedTuple):

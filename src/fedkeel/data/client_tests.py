@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import torch
 
+from fedkeel.common.errors import DataError
 from fedkeel.data.arrays import arrays
 from fedkeel.data.client_rows import ClientRows
-from fedkeel.errors import DataError
 
 T = TypeVar("T")
 

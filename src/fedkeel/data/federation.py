@@ -12,6 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedkeel.common.errors import DataError
+from fedkeel.common.identity import stable_name
+from fedkeel.common.summary import as_html, as_text
 from fedkeel.data.arguments import as_list, check_options, is_pair, whole_numbers
 from fedkeel.data.arrays import Columns, arrays, check_map_style
 from fedkeel.data.client_rows import ClientRows, hold_out_rows
@@ -30,11 +33,8 @@ from fedkeel.data.samples import (
     tensors_of,
 )
 from fedkeel.data.tables import in_numbers
-from fedkeel.errors import DataError
-from fedkeel.identity import stable_name
-from fedkeel.streams import Stream
-from fedkeel.summary import as_html, as_text
-from fedkeel.trees import Tree, count, described, named, split
+from fedkeel.tensors.streams import Stream
+from fedkeel.tensors.trees import Tree, count, described, named, split
 
 __all__ = ["Augmentation", "Batch", "Federation", "Transform"]
 

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 
+from fedkeel.common.errors import DataError
+from fedkeel.common.identity import stable_name
 from fedkeel.data.arrays import Columns, arrays, stacked
 from fedkeel.data.mapped import is_mapped, samples_of
 from fedkeel.data.samples import (
@@ -23,9 +25,7 @@ from fedkeel.data.samples import (
     check_alike,
     first_infinite,
 )
-from fedkeel.errors import DataError
-from fedkeel.identity import stable_name
-from fedkeel.trees import each, join, named, nbytes
+from fedkeel.tensors.trees import each, join, named, nbytes
 
 CACHE_BYTES = 2**30  # of loaded clients
 _LOOKED_AT = 64  # samples that are looked at before training

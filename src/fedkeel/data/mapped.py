@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedkeel.common.errors import DataError
 from fedkeel.data.samples import Batch, InMemory, Samples, array_tree, as_target, tensors_of
-from fedkeel.errors import DataError
-from fedkeel.trees import Tree, each, leaves
+from fedkeel.tensors.trees import Tree, each, leaves
 
 _LOOKED_AT = 64  # samples that are looked at before training
 _ARRAYS = (Tensor, np.memmap)

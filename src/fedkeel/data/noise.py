@@ -19,12 +19,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fedkeel.common.errors import ConfigError, DataError
+from fedkeel.common.frozen import added, show
 from fedkeel.data.federation import Federation
 from fedkeel.data.samples import InMemory
-from fedkeel.errors import ConfigError, DataError
-from fedkeel.frozen import added, show
-from fedkeel.streams import Stream
-from fedkeel.trees import Tree, described
+from fedkeel.tensors.streams import Stream
+from fedkeel.tensors.trees import Tree, described
 
 _AT_ONCE = 4096  # pictures that are changed at once, as floats
 

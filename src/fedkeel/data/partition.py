@@ -16,6 +16,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fedkeel.common.errors import ConfigError, DataError
 from fedkeel.data.allocation import (
     Ints,
     assign_classes,
@@ -29,7 +30,6 @@ from fedkeel.data.allocation import (
     redraw_exhausted,
     repair,
 )
-from fedkeel.errors import ConfigError, DataError
 
 
 class Splitter(Protocol):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedkeel.data.samples import InMemory, check_alike, tensors_of
-from fedkeel.trees import join
+from fedkeel.tensors.trees import join
 
 
 def pooled(clients: Sequence[tuple[Any, Any]]) -> tuple[InMemory, Tensor]:

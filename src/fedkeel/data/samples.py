@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 import torch
 from torch import Tensor
 
-from fedkeel.errors import DataError
-from fedkeel.trees import Tree, count, each, named, part, structure, take
+from fedkeel.common.errors import DataError
+from fedkeel.tensors.trees import Tree, count, each, named, part, structure, take
 
 Batch: TypeAlias = tuple[Tree, Tree]
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from fedkeel.errors import DataError
+from fedkeel.common.errors import DataError
 
 
 class NumericData(NamedTuple):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from functools import partial
 
+from fedkeel.common.errors import ConfigError
+from fedkeel.core.oracle import Oracle
 from fedkeel.engines.choice import decide
 from fedkeel.engines.contract import Choice, Engine, Unsuited
 from fedkeel.engines.malloc import keep_freed_memory
 from fedkeel.engines.pool import Processes
 from fedkeel.engines.serial import Serial
 from fedkeel.engines.stacked import Stacked
-from fedkeel.errors import ConfigError
-from fedkeel.options import Execution
-from fedkeel.oracle import Oracle
-from fedkeel.settings import RunSettings
+from fedkeel.settings.options import Execution
+from fedkeel.settings.run_settings import RunSettings
 
 
 def settle(settings: RunSettings, execution: Execution, oracle: Oracle) -> Choice:

@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 
+from fedkeel.common.errors import FedkeelError
+from fedkeel.core.oracle import Oracle
 from fedkeel.engines.choice_cache import ChoiceCache, fingerprint
 from fedkeel.engines.contract import Choice, Unsuited
 from fedkeel.engines.estimates import (
@@ -28,9 +30,7 @@ from fedkeel.engines.estimates import (
 )
 from fedkeel.engines.sizing import sensible_threads
 from fedkeel.engines.stopwatch import Build, Measurement, best_of, timer
-from fedkeel.errors import FedkeelError
-from fedkeel.oracle import Oracle
-from fedkeel.settings import RunSettings
+from fedkeel.settings.run_settings import RunSettings
 
 _SHORT_RUN = 0.5  # seconds on a fast machine: the rule decides
 _LEAST_GAIN, _LEAST_SHARE = 1.0, 0.05  # seconds, and of the best run so far: less is not worth trying for

@@ -14,12 +14,12 @@ from typing import Any, Literal
 import torch
 from pydantic import ConfigDict, Field
 
-from fedkeel.files import cache_directory, read_whole
-from fedkeel.jsonfiles import Shape, fitting, parse_object
-from fedkeel.options import Threads
-from fedkeel.oracle import Oracle
-from fedkeel.settings import RunSettings
-from fedkeel.trees import described
+from fedkeel.common.files import cache_directory, read_whole
+from fedkeel.common.jsonfiles import Shape, fitting, parse_object
+from fedkeel.core.oracle import Oracle
+from fedkeel.settings.options import Threads
+from fedkeel.settings.run_settings import RunSettings
+from fedkeel.tensors.trees import described
 
 _VERSION = 3  # of the files, and of how engines are measured
 

@@ -10,8 +10,12 @@ from functools import partial
 import numpy as np
 import torch
 
-from fedkeel.algorithm import Facts, Plan, Walk
 from fedkeel.attacks import AttackView
+from fedkeel.common.errors import ConfigError, Diverged
+from fedkeel.core.algorithm import Facts, Plan, Walk
+from fedkeel.core.evaluation import needing_all
+from fedkeel.core.oracle import Oracle
+from fedkeel.core.walk import StepSettings, WalkResult, run_local_steps
 from fedkeel.data.federation import Batch
 from fedkeel.engines.contract import ClientOutcome, ClientResult, RoundRequest, Upload
 from fedkeel.engines.outcome import (
@@ -23,17 +27,13 @@ from fedkeel.engines.outcome import (
     past_deadline,
     raise_named,
 )
-from fedkeel.errors import ConfigError, Diverged
-from fedkeel.evaluation import needing_all
-from fedkeel.layout import worst_layer
-from fedkeel.oracle import Oracle
 from fedkeel.probes.base import ClientView
-from fedkeel.records import ClientMemory, nbytes, without_views_of
-from fedkeel.settings import RunSettings
-from fedkeel.streams import Stream
-from fedkeel.trees import count, split
-from fedkeel.vector import Vector, finite
-from fedkeel.walk import StepSettings, WalkResult, run_local_steps
+from fedkeel.settings.run_settings import RunSettings
+from fedkeel.tensors.layout import worst_layer
+from fedkeel.tensors.records import ClientMemory, nbytes, without_views_of
+from fedkeel.tensors.streams import Stream
+from fedkeel.tensors.trees import count, split
+from fedkeel.tensors.vector import Vector, finite
 
 _FULL_BATCH = 1000
 

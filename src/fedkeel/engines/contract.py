@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
-from fedkeel.algorithm import Algorithm
+from fedkeel.common.errors import Diverged
+from fedkeel.core.algorithm import Algorithm
+from fedkeel.core.oracle import Passes
 from fedkeel.data.samples import Samples
-from fedkeel.errors import Diverged
-from fedkeel.oracle import Passes
 from fedkeel.probes.client import ClientProbes
-from fedkeel.records import ClientMemory, Record
-from fedkeel.vector import Vector
+from fedkeel.tensors.records import ClientMemory, Record
+from fedkeel.tensors.vector import Vector
 
 UploadShapes = Mapping[str, tuple[int, ...]]  # of a method's upload, by the names of its tensors
 

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import torch
 
+from fedkeel.core.oracle import Oracle
 from fedkeel.engines.sizing import available_cores, step_flops
 from fedkeel.engines.stacked import is_compiled
 from fedkeel.engines.stopwatch import operations, steps_to_time
-from fedkeel.oracle import Oracle
-from fedkeel.settings import RunSettings
+from fedkeel.settings.run_settings import RunSettings
 
 _STEP_SECONDS, _OPERATION_SECONDS, _FLOPS_PER_SECOND = 1e-4, 1e-5, 1.5e11  # a fast machine
 _FLOPS_FOR_THREADS = 5e6  # of a step; a smaller one is slower on several threads, on a busy machine much

@@ -12,14 +12,14 @@ from typing import NoReturn
 
 import torch
 
-from fedkeel.algorithm import Algorithm, Facts, Walk
+from fedkeel.common.errors import ClientFailed, DataError, Diverged, FedkeelError
+from fedkeel.core.algorithm import Algorithm, Facts, Walk
+from fedkeel.core.walk import sharp_of
 from fedkeel.engines.contract import ClientFailure, ClientResult, RoundRequest, UploadShapes
-from fedkeel.errors import ClientFailed, DataError, Diverged, FedkeelError
-from fedkeel.faults import Damage, Fault, Faults
-from fedkeel.records import Record, leaves, transform
-from fedkeel.settings import RunSettings
-from fedkeel.vector import Vector, finite, scalar_like
-from fedkeel.walk import sharp_of
+from fedkeel.settings.faults import Damage, Fault, Faults
+from fedkeel.settings.run_settings import RunSettings
+from fedkeel.tensors.records import Record, leaves, transform
+from fedkeel.tensors.vector import Vector, finite, scalar_like
 
 _LONGEST_REASON = 300  # characters
 _SIMULATED: dict[Fault, str] = {

@@ -7,15 +7,15 @@ from contextlib import contextmanager
 
 import torch
 
+from fedkeel.core.oracle import Oracle
 from fedkeel.data.samples import Samples
 from fedkeel.engines.client import ClientRunner
 from fedkeel.engines.contract import CohortResult, RoundRequest
 from fedkeel.engines.reduction import Reduction
 from fedkeel.engines.sizing import fits_channels_last, sensible_threads
-from fedkeel.oracle import Oracle
-from fedkeel.records import ClientMemory
-from fedkeel.settings import RunSettings
-from fedkeel.vector import Vector
+from fedkeel.settings.run_settings import RunSettings
+from fedkeel.tensors.records import ClientMemory
+from fedkeel.tensors.vector import Vector
 
 
 class Serial:

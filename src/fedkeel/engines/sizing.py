@@ -7,10 +7,10 @@ import os
 import torch
 from torch import Tensor, nn
 
+from fedkeel.core.oracle import Oracle
 from fedkeel.data.federation import Batch
-from fedkeel.oracle import Oracle
-from fedkeel.settings import RunSettings
-from fedkeel.trees import Tree, call, count, part
+from fedkeel.settings.run_settings import RunSettings
+from fedkeel.tensors.trees import Tree, call, count, part
 
 _FLOPS_WORTH_THREADS = 2e7  # a smaller step is faster on one thread, on a busy machine ten times so
 _LEAST_OUTPUTS = 0.5  # numbers that convolutions give, per number of their weights

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from fedkeel.core.oracle import Oracle
 from fedkeel.engines.contract import Choice, Engine, RoundRequest
 from fedkeel.engines.sizing import first_batch, step_flops
-from fedkeel.oracle import Oracle
-from fedkeel.records import ClientMemory
 from fedkeel.reducers import Mean
-from fedkeel.settings import RunSettings
-from fedkeel.trees import call
+from fedkeel.settings.run_settings import RunSettings
+from fedkeel.tensors.records import ClientMemory
+from fedkeel.tensors.trees import call
 
 _STEPS = 8
 _LONG_STEP = 5e8  # operations

@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 
 import torch
 
+from fedkeel.common.errors import FedkeelError
 from fedkeel.engines import build
 from fedkeel.engines.contract import Choice
 from fedkeel.engines.ray.cluster import Cluster, ClusterNode, Demand, WorkerLost, connect
 from fedkeel.engines.ray.tasks import differing_versions, versions
 from fedkeel.engines.serial import threads
 from fedkeel.engines.stopwatch import best_of, timer
-from fedkeel.errors import FedkeelError
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.records import nbytes
-from fedkeel.settings import RunSettings
+from fedkeel.settings.run_settings import RunSettings
+from fedkeel.tensors.records import nbytes
 
 _EMPTY_TASKS = 50
 

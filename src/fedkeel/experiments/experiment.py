@@ -15,8 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from fedkeel import tomlfile
-from fedkeel.errors import ConfigError, DataError, FedkeelError, did_you_mean
+from fedkeel.common import tomlfile
+from fedkeel.common.errors import ConfigError, DataError, FedkeelError, did_you_mean
+from fedkeel.common.frozen import Count, Seed, told
+from fedkeel.common.jsonfiles import Shape
+from fedkeel.core.schedules import SCHEDULES, name_of
+from fedkeel.core.work import Work
 from fedkeel.experiments.expression import (
     parse_attack,
     parse_augment,
@@ -32,21 +36,17 @@ from fedkeel.experiments.expression import (
 )
 from fedkeel.experiments.sections import ALL, DataSettings, ModelSettings, check_text, is_none
 from fedkeel.experiments.tracking import parse_tracker, trackers_of
-from fedkeel.frozen import Count, Seed, told
-from fedkeel.jsonfiles import Shape
-from fedkeel.options import Execution, FaultOptions, RunOptions
 from fedkeel.running.run_directory import read_experiment
-from fedkeel.schedules import SCHEDULES, name_of
-from fedkeel.work import Work
+from fedkeel.settings.options import Execution, FaultOptions, RunOptions
 
 if TYPE_CHECKING:
-    from fedkeel.algorithm import Algorithm
+    from fedkeel.core.algorithm import Algorithm
+    from fedkeel.core.task import Task
     from fedkeel.data import Dataset, Federation
     from fedkeel.methods import Stages
     from fedkeel.running.callbacks import CallbackLike
     from fedkeel.running.result import Result
-    from fedkeel.settings import RunSettings
-    from fedkeel.task import Task
+    from fedkeel.settings.run_settings import RunSettings
 
 _WORK = Work(epochs=5, batch_size=20, lr=0.1)
 _EITHER = {"work.epochs": "work.steps", "work.steps": "work.epochs"}  # giving one takes the other away
@@ -260,8 +260,8 @@ class Experiment(RunOptions, FaultOptions, Execution):
         """Build the model for the data, with weights drawn from the seed whatever `model.init` asks for."""
         import torch  # noqa: PLC0415  heavy
 
+        from fedkeel.core.task import Task  # noqa: PLC0415
         from fedkeel.experiments.networks import model_for  # noqa: PLC0415
-        from fedkeel.task import Task  # noqa: PLC0415
 
         model = self.model
         seed = self.seed if model.seed is None else model.seed
@@ -294,7 +294,7 @@ class Experiment(RunOptions, FaultOptions, Execution):
     def settings_of(self, federation: Federation, task: Task) -> RunSettings:
         """Return what defines the run with this data and this model."""
         from fedkeel.reducers import Mean  # noqa: PLC0415  heavy
-        from fedkeel.settings import RunSettings  # noqa: PLC0415
+        from fedkeel.settings.run_settings import RunSettings  # noqa: PLC0415
 
         return RunSettings(
             task=task,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from fedkeel.errors import ConfigError, FedkeelError, did_you_mean
+from fedkeel.common.errors import ConfigError, FedkeelError, did_you_mean
 
 Names = Mapping[str, Callable[..., Any]]
 
@@ -51,7 +51,7 @@ def parse(text: str, names: Names, *, kind: str = "value") -> Any:
 
 def parse_method(text: str) -> Any:
     """Return the method, plug-in or stages that a text describes."""
-    from fedkeel.algorithm import Algorithm  # noqa: PLC0415  the readers below import what they name
+    from fedkeel.core.algorithm import Algorithm  # noqa: PLC0415  the readers below import what they name
     from fedkeel.methods import Stages  # noqa: PLC0415
 
     made = parse(text, method_names(), kind="method")
@@ -173,21 +173,21 @@ def augment_names() -> Names:
 
 def optimizer_names() -> Names:
     """Return what may stand in an optimizer's expression."""
-    from fedkeel.work import AdamW  # noqa: PLC0415
+    from fedkeel.core.work import AdamW  # noqa: PLC0415
 
     return _by_name((AdamW,))
 
 
 def schedule_names() -> Names:
     """Return what may stand in a schedule's expression."""
-    from fedkeel.schedules import SCHEDULES  # noqa: PLC0415
+    from fedkeel.core.schedules import SCHEDULES  # noqa: PLC0415
 
     return _by_name(SCHEDULES)
 
 
 def fault_names() -> Names:
     """Return what may stand in the expression of simulated faults."""
-    from fedkeel.faults import Faults  # noqa: PLC0415
+    from fedkeel.settings.faults import Faults  # noqa: PLC0415
 
     return _by_name((Faults,))
 

@@ -14,14 +14,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor, nn
 
-from fedkeel.errors import ConfigError, DataError
-from fedkeel.experiments import COMPARISON_FILE
+from fedkeel.common.errors import ConfigError, DataError
+from fedkeel.experiments import COMPARISON_FILE, STUDY_FILE
 from fedkeel.experiments.expression import parse_init, parse_model
 from fedkeel.experiments.pretraining import pretrained, pretraining_of, tell
 from fedkeel.experiments.sections import is_init_expression
 from fedkeel.running.ending import MODEL_FILE
 from fedkeel.running.run_directory import read_end_file, read_manifest, read_rows
-from fedkeel.studies import STUDY_FILE
 
 _INSTEAD = (
     "give a file of weights (the model.safetensors of a run), the directory of a finished run, or "

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedkeel.errors import StorageError
+from fedkeel.common.errors import StorageError
+from fedkeel.common.tomlfile import flat, parse
 from fedkeel.report.page.runs import ReportedRun
 from fedkeel.report.tables import UNFINISHED, Trial
 from fedkeel.running.run_directory import read_clients, read_experiment, read_manifest, read_rows
-from fedkeel.tomlfile import flat, parse
 
 
 def reported_run(directory: Path, trial: Trial | None = None) -> ReportedRun:

@@ -12,9 +12,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from torch import nn
 
-from fedkeel.client_table import ClientTable
+from fedkeel.common.client_table import ClientTable
+from fedkeel.common.errors import ConfigError, FedkeelError, StorageError
+from fedkeel.core.task import Task
 from fedkeel.engines.contract import Choice
-from fedkeel.errors import ConfigError, FedkeelError, StorageError
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.running.ending import BEST_FILE, MODEL_FILE
 from fedkeel.running.result import BestRound, Result, Trained
@@ -25,7 +26,6 @@ from fedkeel.running.run_directory import (
     read_manifest,
     read_rows,
 )
-from fedkeel.task import Task
 
 _UNFINISHED = "{}: this run is not finished: go on with it (resume=True), then its model is there"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fedkeel.columns import VALIDATION
-from fedkeel.errors import ConfigError, did_you_mean
+from fedkeel.common.columns import VALIDATION
+from fedkeel.common.errors import ConfigError, did_you_mean
 from fedkeel.report import Trial, parse_measure
 from fedkeel.report.measures import MetricMeasure
 from fedkeel.report.table_columns import COLUMNS, measure_columns, parse_columns

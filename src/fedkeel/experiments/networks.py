@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from fedkeel import models
+from fedkeel.common.errors import ConfigError
 from fedkeel.data import Federation
-from fedkeel.errors import ConfigError
 from fedkeel.models.building import Architecture
 
 

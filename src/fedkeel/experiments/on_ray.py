@@ -19,12 +19,12 @@ from typing import Any
 
 import torch
 
+from fedkeel.common.errors import ConfigError, Stopped, StorageError, TooFewClients
+from fedkeel.common.files import storage_errors
 from fedkeel.engines.jobs.pickles import Packed, exception_of, pack, portable, unpack
 from fedkeel.engines.ray.cluster import Cluster, Demand, Ref, WorkerLost, connect
 from fedkeel.engines.ray.tasks import check_versions, module_paths, versions
-from fedkeel.errors import ConfigError, Stopped, StorageError, TooFewClients
 from fedkeel.experiments.parallel import Found, Key
-from fedkeel.files import storage_errors
 
 LOSSES = 5  # workers that one run may lose
 _SECONDS = 1.0  # between two calls of `meanwhile`

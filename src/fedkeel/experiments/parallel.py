@@ -16,7 +16,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import active_children, get_context
 from typing import Any, TypeVar
 
-from fedkeel.errors import FedkeelError, RunsLost, Stopped
+from fedkeel.common.errors import FedkeelError, RunsLost, Stopped
 
 Key = TypeVar("Key", bound=Hashable)
 Found = TypeVar("Found")

@@ -18,23 +18,23 @@ from typing import Any
 
 import torch
 
-from fedkeel.columns import shown_score
+from fedkeel.common.columns import shown_score
+from fedkeel.common.errors import ConfigError, Diverged, Stopped, StorageError, did_you_mean
+from fedkeel.common.files import cache_directory, storage_errors
+from fedkeel.common.frozen import Count, NonNegative, Positive, Seed, frozen
+from fedkeel.common.progress import TimeLeft
+from fedkeel.common.version import __version__
+from fedkeel.core.task import Task
+from fedkeel.core.work import Work
 from fedkeel.data import IID, load, names
-from fedkeel.errors import ConfigError, Diverged, Stopped, StorageError, did_you_mean
 from fedkeel.experiments.networks import model_for
-from fedkeel.files import cache_directory, storage_errors
-from fedkeel.frozen import Count, NonNegative, Positive, Seed, frozen
 from fedkeel.methods import FedAvg
 from fedkeel.models.building import Architecture
-from fedkeel.options import Execution
-from fedkeel.progress import TimeLeft
 from fedkeel.running.ending import MODEL_FILE
 from fedkeel.running.run_directory import read_manifest, read_rows
 from fedkeel.running.train import run
-from fedkeel.settings import RunSettings
-from fedkeel.task import Task
-from fedkeel.version import __version__
-from fedkeel.work import Work
+from fedkeel.settings.options import Execution
+from fedkeel.settings.run_settings import RunSettings
 
 _FORM = 1  # of the key
 

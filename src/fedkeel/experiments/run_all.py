@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from fedkeel.common.progress import RunsDone
 from fedkeel.experiments.placement import ONE_BY_ONE, Placement
-from fedkeel.progress import RunsDone
 
 Row = Mapping[str, Any]
 _EVERY = 1.0  # seconds between two looks at the rounds on disk

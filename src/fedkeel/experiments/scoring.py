@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from fedkeel.columns import RUN_COLUMNS, VALIDATION, is_diagnostic
-from fedkeel.errors import ConfigError, did_you_mean
+from fedkeel.common.columns import RUN_COLUMNS, VALIDATION, is_diagnostic
+from fedkeel.common.errors import ConfigError, did_you_mean
 from fedkeel.report.measures import MeanOfLast, parse_measure, rule_of
 from fedkeel.report.table_columns import measure_columns
 
@@ -66,10 +66,10 @@ def _columns(experiment: Experiment) -> set[str]:
     """Return the columns with numbers that a run's history will have; `_LAYERS` for those of layers."""
     import torch  # noqa: PLC0415  heavy
 
-    from fedkeel.algorithm import Algorithm  # noqa: PLC0415
+    from fedkeel.core.algorithm import Algorithm  # noqa: PLC0415
     from fedkeel.experiments.expression import parse_probe  # noqa: PLC0415
-    from fedkeel.layout import Layout  # noqa: PLC0415
     from fedkeel.probes import DEFAULT  # noqa: PLC0415
+    from fedkeel.tensors.layout import Layout  # noqa: PLC0415
 
     method, x, layout = experiment.algorithm(), torch.zeros(1), Layout((), ())
     parts = () if isinstance(method, Algorithm) else method.parts

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, field_validator
 
-from fedkeel.errors import ConfigError
+from fedkeel.common.errors import ConfigError
+from fedkeel.common.frozen import Count, FrozenModel, Seed
 from fedkeel.experiments.expression import (
     parse_augment,
     parse_init,
@@ -16,7 +17,6 @@ from fedkeel.experiments.expression import (
     parse_noise,
     parse_split,
 )
-from fedkeel.frozen import Count, FrozenModel, Seed
 
 ALL, NONE = "all", "none"
 

@@ -10,11 +10,11 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
-from fedkeel.errors import ConfigError, did_you_mean
+from fedkeel.common.errors import ConfigError, did_you_mean
+from fedkeel.common.frozen import allowed
 from fedkeel.experiments.experiment import NONE_IS_ALL, Experiment
 from fedkeel.experiments.sections import ALL, NONE
-from fedkeel.frozen import allowed
-from fedkeel.options import Execution, FaultOptions
+from fedkeel.settings.options import Execution, FaultOptions
 
 # part of the table: which settings it has
 PARTS = {

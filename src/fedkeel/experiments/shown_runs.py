@@ -13,9 +13,9 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from fedkeel.columns import ShownScore, shown_score
+from fedkeel.common.columns import ShownScore, shown_score
+from fedkeel.common.progress import NotebookBar, RunsDone, console, plain_table, shown_time
 from fedkeel.experiments.run_all import IndependentRun, Row, RunEvents
-from fedkeel.progress import NotebookBar, RunsDone, console, plain_table, shown_time
 from fedkeel.report.explosion import find_explosion
 
 _PLAIN_SECONDS = 15.0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from fedkeel.errors import ConfigError, did_you_mean
+from fedkeel.common.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from fedkeel.trackers import Tracker

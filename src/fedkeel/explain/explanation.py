@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fedkeel.algorithm import Algorithm, Facts, Plan, Walk
+from fedkeel.common.frozen import allowed
+from fedkeel.common.references import Paper, cited
+from fedkeel.core.algorithm import Algorithm, Facts, Plan, Walk
 from fedkeel.explain.notation import digits
 from fedkeel.explain.symbolic import Symbol, Untraceable, symbol
 from fedkeel.explain.tracing import ALIASES, Trace, as_sharp, symbolised, trace, wd
-from fedkeel.frozen import allowed
 from fedkeel.methods import Stages
-from fedkeel.records import Record, leaves
-from fedkeel.references import Paper, cited
+from fedkeel.tensors.records import Record, leaves
 
 _TINY = 7  # parameters of the model on which traffic is counted: any number but 1 would do
 _LEGEND = (

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from fedkeel.errors import FedkeelError
+from fedkeel.common.errors import FedkeelError
 from fedkeel.explain.notation import render
 
 

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from fedkeel.algorithm import Algorithm, Cohort, Facts, Objective, Plan, Sharp, Walk
+from fedkeel.core.algorithm import Algorithm, Cohort, Facts, Objective, Plan, Sharp, Walk
 from fedkeel.explain.rewriting import replaced
 from fedkeel.explain.symbolic import Symbol, add, call, name, symbol
-from fedkeel.records import Record, leaves
-from fedkeel.records import transform as transform_tensors
-from fedkeel.streams import Stream
+from fedkeel.tensors.records import Record, leaves
+from fedkeel.tensors.records import transform as transform_tensors
+from fedkeel.tensors.streams import Stream
 
 ALIASES = {("Relaxed", "origin"): "aggregate"}  # a field that the expression calls by another name
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedkeel.errors import ConfigError
+from fedkeel.common.errors import ConfigError
 from fedkeel.flower.envelope import HELLO, TRAIN, Envelope
 from fedkeel.flower.nodes import Link, LinkError
 

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from fedkeel.algorithm import Algorithm
+from fedkeel.common.errors import ConfigError, DataError
+from fedkeel.core.algorithm import Algorithm
+from fedkeel.core.task import Task
 from fedkeel.data.federation import Augmentation, Federation, Transform
 from fedkeel.data.samples import Samples
-from fedkeel.errors import ConfigError, DataError
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.expression import parse_method
 from fedkeel.flower.federation import NodeFederation, ServerFederation
 from fedkeel.flower.options import RunConfig
 from fedkeel.methods.private import Private
 from fedkeel.methods.stages import Stages
-from fedkeel.settings import RunSettings
-from fedkeel.task import Task
+from fedkeel.settings.run_settings import RunSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from fedkeel.columns import LEFT_OUT, MEMORY_LOST, RESTARTED
+from fedkeel.common.columns import LEFT_OUT, MEMORY_LOST, RESTARTED
+from fedkeel.common.version import __version__
+from fedkeel.core.oracle import Oracle
 from fedkeel.data.samples import Samples
 from fedkeel.engines.client import ClientRunner
 from fedkeel.engines.contract import ClientOutcome, ClientResult, CohortResult, MemoriesLost, RoundRequest
@@ -23,13 +25,11 @@ from fedkeel.flower.nodes import LinkError, Registry
 from fedkeel.flower.options import DeployOptions
 from fedkeel.flower.replies import LostMemory, ReplyForm, read_reply
 from fedkeel.methods.stages import Stages
-from fedkeel.options import DEPLOYED
-from fedkeel.oracle import Oracle
-from fedkeel.records import ClientMemory, RecordList, leaves
 from fedkeel.running.round import Row
-from fedkeel.settings import RunSettings
-from fedkeel.vector import Vector
-from fedkeel.version import __version__
+from fedkeel.settings.options import DEPLOYED
+from fedkeel.settings.run_settings import RunSettings
+from fedkeel.tensors.records import ClientMemory, RecordList, leaves
+from fedkeel.tensors.vector import Vector
 
 
 class NodesEngine:

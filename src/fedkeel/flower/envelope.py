@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fedkeel.errors import ConfigError
-from fedkeel.records import Record, leaves, rebuild
+from fedkeel.common.errors import ConfigError
+from fedkeel.tensors.records import Record, leaves, rebuild
 
 PROTOCOL = 2  # counts up whenever a message changes its meaning
 

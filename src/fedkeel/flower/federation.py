@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedkeel.common.errors import DataError
+from fedkeel.common.identity import stable_name
 from fedkeel.data.federation import Federation
 from fedkeel.data.samples import Batch, InMemory, Samples
-from fedkeel.errors import DataError
-from fedkeel.identity import stable_name
 
 
 class NodeFederation(Federation):

@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from fedkeel.files import storage_errors, sync_directory, write_durably
+from fedkeel.common.files import storage_errors, sync_directory, write_durably
 
 
 class MemoryLost(Exception):

@@ -11,24 +11,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedkeel.common.errors import Diverged
+from fedkeel.common.identity import stable_name
+from fedkeel.common.version import __version__
+from fedkeel.core.oracle import Oracle, device_of
 from fedkeel.engines.client import ClientRunner
 from fedkeel.engines.contract import ClientResult, RoundRequest
 from fedkeel.engines.outcome import failure_of
 from fedkeel.engines.serial import threads
 from fedkeel.engines.sizing import fits_channels_last, sensible_threads
-from fedkeel.errors import Diverged
 from fedkeel.flower.deployment import Deployment, Node
 from fedkeel.flower.envelope import HELLO, PROTOCOL, Envelope, packed, unpacked
 from fedkeel.flower.memory import MemoryDirectory, MemoryLost
 from fedkeel.flower.options import RunConfig
-from fedkeel.identity import stable_name
-from fedkeel.oracle import Oracle, device_of
 from fedkeel.probes.client import ClientProbes
-from fedkeel.records import ClientMemory, RecordList, leaves
 from fedkeel.running.panel import ProbePanel, assemble, worth_keeping
 from fedkeel.running.preflight import check, check_leftovers
-from fedkeel.settings import RunSettings
-from fedkeel.version import __version__
+from fedkeel.settings.run_settings import RunSettings
+from fedkeel.tensors.records import ClientMemory, RecordList, leaves
 
 
 def answer(

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from fedkeel.common.errors import ConfigError, DataError, TooFewClients
+from fedkeel.common.version import __version__
 from fedkeel.engines.outcome import UnusableClient
-from fedkeel.errors import ConfigError, DataError, TooFewClients
 from fedkeel.flower.envelope import HELLO, PROTOCOL, Envelope
 from fedkeel.flower.replies import check_version
-from fedkeel.version import __version__
 
 _MOST_SAMPLES = 2**40
 _POLL = 1.0  # seconds: a SuperNode asks for messages every three

@@ -11,9 +11,9 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from fedkeel.errors import ConfigError
+from fedkeel.common.errors import ConfigError
+from fedkeel.common.frozen import Count, FrozenModel, Positive
 from fedkeel.experiments.experiment import Experiment, split_setting
-from fedkeel.frozen import Count, FrozenModel, Positive
 
 _DEPLOY = "deploy."
 _LOCAL = ("data", "model", "engine", "workers")  # what a deployment has in code, or not at all

@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 
 import torch
 
+from fedkeel.common.errors import ConfigError, Diverged
+from fedkeel.common.version import __version__
+from fedkeel.core.oracle import Passes
 from fedkeel.engines.contract import ClientResult, RoundRequest, Upload
 from fedkeel.engines.outcome import UnusableClient, still_round
-from fedkeel.errors import ConfigError, Diverged
 from fedkeel.flower.envelope import PROTOCOL, Envelope, WrongTensors, unpacked
-from fedkeel.oracle import Passes
 from fedkeel.probes.base import ClientView
-from fedkeel.records import ClientMemory, Record, nbytes, transform
-from fedkeel.settings import RunSettings
-from fedkeel.version import __version__
+from fedkeel.settings.run_settings import RunSettings
+from fedkeel.tensors.records import ClientMemory, Record, nbytes, transform
 
 _PASSES = 10  # forward or backward passes per local step or part of a full gradient; methods take up to three
 _FULL_BATCH = 1000

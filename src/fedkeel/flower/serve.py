@@ -8,21 +8,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedkeel.errors import FedkeelError, StorageError
+from fedkeel.common.errors import FedkeelError, StorageError
+from fedkeel.core.oracle import Oracle, device_of
 from fedkeel.flower.deployment import Deployment, single
 from fedkeel.flower.engine import NodesEngine
 from fedkeel.flower.node import settings_digest
 from fedkeel.flower.nodes import Clock, Link, Registry, check_settings
 from fedkeel.flower.options import RunConfig
 from fedkeel.flower.status import ServerStatus, read_status, write_status
-from fedkeel.oracle import Oracle, device_of
 from fedkeel.running.callbacks import Callback
 from fedkeel.running.preflight import check
 from fedkeel.running.result import Result
 from fedkeel.running.round import Row
 from fedkeel.running.run_directory import read_manifest
 from fedkeel.running.train import run
-from fedkeel.settings import RunSettings
+from fedkeel.settings.run_settings import RunSettings
 
 _logger = logging.getLogger("fedkeel")
 

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from fedkeel.files import storage_errors, write_durably
-from fedkeel.jsonfiles import json_text
+from fedkeel.common.files import storage_errors, write_durably
+from fedkeel.common.jsonfiles import json_text
 
 State = Literal["waiting", "running", "finished", "failed", "stopped"]
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fedkeel.algorithm import Algorithm
+from fedkeel.common.references import add_references
+from fedkeel.core.algorithm import Algorithm
 from fedkeel.methods.fedacg import FedACG
 from fedkeel.methods.fedavg import FedAvg
 from fedkeel.methods.fedavgm import FedAvgM
@@ -29,7 +30,6 @@ from fedkeel.methods.relaxed import Adaptive, Decayed, FedInit, Relaxed, relaxed
 from fedkeel.methods.scaffold import SCAFFOLD
 from fedkeel.methods.sharp import FedGamma, MoFedSAM, Sharpened, sharp
 from fedkeel.methods.stages import Stages, stages
-from fedkeel.references import add_references
 
 METHODS: tuple[Callable[..., Algorithm], ...] = (
     FedAvg,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fedkeel.algorithm import Algorithm, Cohort, method
-from fedkeel.frozen import Positive
+from fedkeel.common.frozen import Positive
+from fedkeel.core.algorithm import Algorithm, Cohort, method
 
 
 @method

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fedkeel.algorithm import Algorithm, Cohort, method
-from fedkeel.frozen import Fraction, Positive
-from fedkeel.vector import Vector, zeros_like
+from fedkeel.common.frozen import Fraction, Positive
+from fedkeel.core.algorithm import Algorithm, Cohort, method
+from fedkeel.tensors.vector import Vector, zeros_like
 
 
 @method

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from fedkeel.algorithm import Algorithm, Cohort, Facts, Plan, Walk, method
-from fedkeel.frozen import Positive, added
-from fedkeel.vector import Vector, zeros_like
+from fedkeel.common.frozen import Positive, added
+from fedkeel.core.algorithm import Algorithm, Cohort, Facts, Plan, Walk, method
+from fedkeel.tensors.vector import Vector, zeros_like
 
 
 @method

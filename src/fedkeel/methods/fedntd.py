@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax
 
-from fedkeel.algorithm import Algorithm, Facts, Objective, Plan, method
-from fedkeel.errors import ConfigError
-from fedkeel.frozen import NonNegative, Positive
-from fedkeel.records import Nothing
-from fedkeel.vector import Vector
+from fedkeel.common.errors import ConfigError
+from fedkeel.common.frozen import NonNegative, Positive
+from fedkeel.core.algorithm import Algorithm, Facts, Objective, Plan, method
+from fedkeel.tensors.records import Nothing
+from fedkeel.tensors.vector import Vector
 
 
 @method

@@ -6,9 +6,9 @@ from typing import NamedTuple, TypeAlias
 
 from torch import full_like, sign, sqrt
 
-from fedkeel.algorithm import Algorithm, Cohort, method
-from fedkeel.frozen import Fraction, NonNegative, Positive, added
-from fedkeel.vector import Vector, scalar_like, zeros_like
+from fedkeel.common.frozen import Fraction, NonNegative, Positive, added
+from fedkeel.core.algorithm import Algorithm, Cohort, method
+from fedkeel.tensors.vector import Vector, scalar_like, zeros_like
 
 
 @method

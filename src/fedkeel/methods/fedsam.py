@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fedkeel.algorithm import Algorithm, Facts, Plan, method
-from fedkeel.frozen import NonNegative
-from fedkeel.records import Nothing
+from fedkeel.common.frozen import NonNegative
+from fedkeel.core.algorithm import Algorithm, Facts, Plan, method
+from fedkeel.tensors.records import Nothing
 
 
 @method

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fedkeel.algorithm import Algorithm, Cohort, Facts, Plan, Sharp, Walk, method
-from fedkeel.frozen import NonNegative, Positive
-from fedkeel.vector import Vector, norm, zeros_like
+from fedkeel.common.frozen import NonNegative, Positive
+from fedkeel.core.algorithm import Algorithm, Cohort, Facts, Plan, Sharp, Walk, method
+from fedkeel.tensors.vector import Vector, norm, zeros_like
 
 
 @method

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fedkeel.algorithm import Algorithm, Cohort, Facts, Plan, Walk, method
-from fedkeel.frozen import Fraction, Positive
-from fedkeel.records import Nothing
-from fedkeel.vector import Vector, zeros_like
+from fedkeel.common.frozen import Fraction, Positive
+from fedkeel.core.algorithm import Algorithm, Cohort, Facts, Plan, Walk, method
+from fedkeel.tensors.records import Nothing
+from fedkeel.tensors.vector import Vector, zeros_like
 
 
 @method

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, softplus
 
-from fedkeel.algorithm import Algorithm, Facts, Objective, Plan, Walk, method
-from fedkeel.frozen import NonNegative, Positive
-from fedkeel.vector import Vector, scalar_like
+from fedkeel.common.frozen import NonNegative, Positive
+from fedkeel.core.algorithm import Algorithm, Facts, Objective, Plan, Walk, method
+from fedkeel.tensors.vector import Vector, scalar_like
 
 
 @method

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import torch
 
-from fedkeel.algorithm import Algorithm, Cohort, Facts, Walk, Wrapper, method
-from fedkeel.errors import ConfigError
-from fedkeel.frozen import OpenInterval, Positive
+from fedkeel.common.errors import ConfigError
+from fedkeel.common.frozen import OpenInterval, Positive
+from fedkeel.core.algorithm import Algorithm, Cohort, Facts, Walk, Wrapper, method
 from fedkeel.methods.stages import Stages, on_each
-from fedkeel.records import Record, leaves, rebuild
-from fedkeel.streams import Stream
-from fedkeel.vector import Vector
+from fedkeel.tensors.records import Record, leaves, rebuild
+from fedkeel.tensors.streams import Stream
+from fedkeel.tensors.vector import Vector
 
 _LENGTH = "length"  # the part of an upload that holds the sum of a walk's rates
 _EXAMPLE = "as in private(FedAvg(), clip=1.0, noise=1.0, delta=1e-5)"

@@ -6,13 +6,13 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from fedkeel.algorithm import Algorithm, Cohort, Facts, Plan, Walk, Wrapper, method
-from fedkeel.errors import ConfigError
-from fedkeel.frozen import Number, Proportion, UnitInterval
+from fedkeel.common.errors import ConfigError
+from fedkeel.common.frozen import Number, Proportion, UnitInterval
+from fedkeel.core.algorithm import Algorithm, Cohort, Facts, Plan, Walk, Wrapper, method
 from fedkeel.methods.fedavg import FedAvg
 from fedkeel.methods.stages import Stages, on_each
-from fedkeel.records import Record
-from fedkeel.vector import Vector, norm, scalar_like, zeros_like
+from fedkeel.tensors.records import Record
+from fedkeel.tensors.vector import Vector, norm, scalar_like, zeros_like
 
 
 @method

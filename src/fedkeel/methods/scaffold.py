@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from fedkeel.algorithm import Algorithm, Cohort, Facts, Plan, Walk, method
-from fedkeel.frozen import Positive, added
-from fedkeel.vector import Vector, zeros_like
+from fedkeel.common.frozen import Positive, added
+from fedkeel.core.algorithm import Algorithm, Cohort, Facts, Plan, Walk, method
+from fedkeel.tensors.vector import Vector, zeros_like
 
 
 @method

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from fedkeel.algorithm import Algorithm, Facts, Plan, Sharp, Wrapper, method
-from fedkeel.errors import ConfigError
-from fedkeel.frozen import NonNegative
+from fedkeel.common.errors import ConfigError
+from fedkeel.common.frozen import NonNegative
+from fedkeel.core.algorithm import Algorithm, Facts, Plan, Sharp, Wrapper, method
 from fedkeel.methods.fedcm import FedCM
 from fedkeel.methods.scaffold import SCAFFOLD
 from fedkeel.methods.stages import Stages, on_each
-from fedkeel.records import Record
+from fedkeel.tensors.records import Record
 
 
 @method

@@ -7,9 +7,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from torch import zeros
 
-from fedkeel.algorithm import Algorithm
-from fedkeel.errors import ConfigError
-from fedkeel.records import leaves
+from fedkeel.common.errors import ConfigError
+from fedkeel.core.algorithm import Algorithm
+from fedkeel.tensors.records import leaves
 
 Rule: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], bool]
 Until: TypeAlias = int | float | Rule

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from fedkeel.errors import ConfigError, did_you_mean
+from fedkeel.common.errors import ConfigError, did_you_mean
+from fedkeel.core.task import seeded
 from fedkeel.models.recurrent import char_lstm
 from fedkeel.models.residual import resnet18, resnet18_gn, resnet20, resnet34
 from fedkeel.models.simple import cnn, lenet, logistic, mlp
 from fedkeel.models.vgg import vgg11
-from fedkeel.task import seeded
 
 Shape = tuple[int, ...]
 Model = Callable[..., nn.Module]

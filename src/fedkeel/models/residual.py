@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedkeel.errors import ConfigError
+from fedkeel.common.errors import ConfigError
 from fedkeel.models.network import GlobalMean, Network, he_initialise
 from fedkeel.models.simple import check_sizes
 

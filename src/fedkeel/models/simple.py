@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from torch import nn
 
-from fedkeel.errors import ConfigError
+from fedkeel.common.errors import ConfigError
 from fedkeel.models.network import Network
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from torch import nn
 
-from fedkeel.errors import ConfigError
+from fedkeel.common.errors import ConfigError
 from fedkeel.models.network import GlobalMean, Network, he_initialise
 
 _REPEATS = ((0, 1), (1, 1), (2, 2), (3, 2), (3, 2))  # (which width, how many convolutions) between poolings

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from fedkeel.common.references import add_references
 from fedkeel.probes.base import ClientView, Probe, RoundView
 from fedkeel.probes.cosine import Cosine
 from fedkeel.probes.costs import Costs
@@ -10,7 +11,6 @@ from fedkeel.probes.diversity import Diversity
 from fedkeel.probes.losses import ClientAccuracy, ExcessRisk, Losses
 from fedkeel.probes.movement import Clipping, Drift, Layers, Update
 from fedkeel.probes.switching import Switching, SwitchingRule
-from fedkeel.references import add_references
 
 PROBES: tuple[Callable[..., Probe], ...] = (
     Update,

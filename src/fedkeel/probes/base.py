@@ -14,13 +14,13 @@ from typing import Any, ClassVar, NamedTuple
 
 import torch
 
-from fedkeel.algorithm import Algorithm, Walk, model_of
+from fedkeel.core.algorithm import Algorithm, Walk, model_of
+from fedkeel.core.oracle import Passes
 from fedkeel.data.federation import Batch, Federation
 from fedkeel.data.samples import Samples
-from fedkeel.layout import Layout
-from fedkeel.oracle import Passes
-from fedkeel.records import Nothing, Record
-from fedkeel.vector import Vector
+from fedkeel.tensors.layout import Layout
+from fedkeel.tensors.records import Nothing, Record
+from fedkeel.tensors.vector import Vector
 
 Columns = dict[str, Any]
 

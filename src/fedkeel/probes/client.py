@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from fedkeel.probes.base import ClientView, Probe
-from fedkeel.records import RecordList
-from fedkeel.vector import Vector, squared_norm
+from fedkeel.tensors.records import RecordList
+from fedkeel.tensors.vector import Vector, squared_norm
 
 
 class WalkTrace:

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedkeel.frozen import Count, frozen
-from fedkeel.layout import Layout
+from fedkeel.common.frozen import Count, frozen
 from fedkeel.probes.base import ClientView, Columns, Probe, RoundView, number
-from fedkeel.records import Record
-from fedkeel.vector import Vector
+from fedkeel.tensors.layout import Layout
+from fedkeel.tensors.records import Record
+from fedkeel.tensors.vector import Vector
 
 _SEED = 20_230  # of the sketch: the same in every run and process
 _TINY = 1e-300

@@ -6,11 +6,11 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from fedkeel.frozen import Count, frozen
-from fedkeel.layout import Layout
+from fedkeel.common.frozen import Count, frozen
 from fedkeel.probes.base import Columns, Probe, RoundView
-from fedkeel.records import Record, nbytes
-from fedkeel.vector import Vector
+from fedkeel.tensors.layout import Layout
+from fedkeel.tensors.records import Record, nbytes
+from fedkeel.tensors.vector import Vector
 
 _SUMS = ("bytes", "gradients", "forwards")
 

@@ -6,11 +6,11 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from fedkeel.frozen import Count, frozen
-from fedkeel.layout import Layout
+from fedkeel.common.frozen import Count, frozen
 from fedkeel.probes.base import ClientView, Columns, Probe, RoundView, number, squared
-from fedkeel.records import Nothing, Record
-from fedkeel.vector import Vector
+from fedkeel.tensors.layout import Layout
+from fedkeel.tensors.records import Nothing, Record
+from fedkeel.tensors.vector import Vector
 
 
 class Sums(NamedTuple):

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import torch
 
-from fedkeel.algorithm import Algorithm
-from fedkeel.errors import ConfigError, did_you_mean
-from fedkeel.frozen import Count, frozen
-from fedkeel.layout import Layout
+from fedkeel.common.errors import ConfigError, did_you_mean
+from fedkeel.common.frozen import Count, frozen
+from fedkeel.core.algorithm import Algorithm
 from fedkeel.probes.base import ClientView, Columns, Probe, RoundView, RunView, number, squared
-from fedkeel.records import Nothing, Record, leaves
-from fedkeel.vector import Vector
+from fedkeel.tensors.layout import Layout
+from fedkeel.tensors.records import Nothing, Record, leaves
+from fedkeel.tensors.vector import Vector
 
 MOVES = "moves"
 

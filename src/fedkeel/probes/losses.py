@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedkeel.common.errors import ConfigError
+from fedkeel.common.frozen import Count, Number, UnitInterval, frozen
 from fedkeel.data.federation import Batch, Federation
-from fedkeel.errors import ConfigError
-from fedkeel.frozen import Count, Number, UnitInterval, frozen
-from fedkeel.layout import Layout
 from fedkeel.probes.base import Columns, Probe, RoundView, RunView, number
-from fedkeel.records import Record
-from fedkeel.vector import Vector
+from fedkeel.tensors.layout import Layout
+from fedkeel.tensors.records import Record
+from fedkeel.tensors.vector import Vector
 
 
 @frozen

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import torch
 
-from fedkeel.frozen import Count, frozen
-from fedkeel.layout import Layout
+from fedkeel.common.frozen import Count, frozen
 from fedkeel.probes.base import ClientView, Columns, Probe, RoundView
-from fedkeel.records import Record
-from fedkeel.vector import Vector, distance
+from fedkeel.tensors.layout import Layout
+from fedkeel.tensors.records import Record
+from fedkeel.tensors.vector import Vector, distance
 
 
 @frozen

@@ -7,13 +7,13 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from fedkeel.frozen import Count, frozen
-from fedkeel.layout import Layout
+from fedkeel.common.frozen import Count, frozen
+from fedkeel.core.privacy import ORDERS, Mechanism, divergences, epsilon_of
 from fedkeel.methods.private import Private, keeps_memories
-from fedkeel.privacy import ORDERS, Mechanism, divergences, epsilon_of
 from fedkeel.probes.base import Columns, Probe, RoundView
-from fedkeel.records import Record
-from fedkeel.vector import Vector
+from fedkeel.tensors.layout import Layout
+from fedkeel.tensors.records import Record
+from fedkeel.tensors.vector import Vector
 
 
 class Spent(NamedTuple):

@@ -10,14 +10,14 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from fedkeel.algorithm import Algorithm
-from fedkeel.errors import ConfigError
-from fedkeel.frozen import Count, NonNegative, frozen
-from fedkeel.layout import Layout
+from fedkeel.common.errors import ConfigError
+from fedkeel.common.frozen import Count, NonNegative, frozen
+from fedkeel.core.algorithm import Algorithm
 from fedkeel.probes.base import ClientView, Columns, Probe, RoundView, RunView, number, squared
-from fedkeel.records import Nothing, Record, leaves
+from fedkeel.tensors.layout import Layout
+from fedkeel.tensors.records import Nothing, Record, leaves
+from fedkeel.tensors.vector import Vector
 from fedkeel.theory.rethinking import eta
-from fedkeel.vector import Vector
 
 SERVER = "server"
 

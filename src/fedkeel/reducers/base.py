@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from fedkeel.frozen import frozen
-from fedkeel.records import Record, stack, transform
+from fedkeel.common.frozen import frozen
+from fedkeel.tensors.records import Record, stack, transform
 
 CHUNK = 8
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fedkeel.frozen import BelowHalf, frozen
-from fedkeel.records import Record, transform
+from fedkeel.common.frozen import BelowHalf, frozen
 from fedkeel.reducers.base import StackReducer
+from fedkeel.tensors.records import Record, transform
 
 _ROUNDING = 1e-9  # of the whole weight: what is left of a client that is trimmed but for rounding
 

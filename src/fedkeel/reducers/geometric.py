@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fedkeel.frozen import Count, Positive, frozen
+from fedkeel.common.frozen import Count, Positive, frozen
 from fedkeel.reducers.coordinates import median
 from fedkeel.reducers.norms import NormReducer, Per, norms
 

@@ -10,8 +10,8 @@ import torch
 from pydantic import BeforeValidator
 from torch import Tensor
 
-from fedkeel.errors import ConfigError, TooFewClients
-from fedkeel.frozen import Count, frozen
+from fedkeel.common.errors import ConfigError, TooFewClients
+from fedkeel.common.frozen import Count, frozen
 from fedkeel.reducers.norms import NormReducer, Per, weighted_mean
 
 

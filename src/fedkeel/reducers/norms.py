@@ -15,9 +15,9 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from fedkeel.records import Record, leaves, rebuild
 from fedkeel.reducers.base import StackReducer
 from fedkeel.reducers.coordinates import median
+from fedkeel.tensors.records import Record, leaves, rebuild
 
 Per: TypeAlias = Literal["record", "part"]
 

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fedkeel.columns import VALIDATION, is_diagnostic
+from fedkeel.common.columns import VALIDATION, is_diagnostic
 from fedkeel.report.measures import FINAL, Measure, MetricMeasure, parse_measure, rule_of
 from fedkeel.report.tables import Trial, by_method, score, why_diverged
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedkeel.errors import ConfigError
-from fedkeel.files import storage_errors
+from fedkeel.common.errors import ConfigError
+from fedkeel.common.files import storage_errors
 from fedkeel.report.page.document import Table
 from fedkeel.report.page.runs import ReportedRun, state_of
 

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from html import escape
 
-from fedkeel.picture import inline_lines
+from fedkeel.common.picture import inline_lines
 from fedkeel.report.tables import Trial, by_method, curve, models_of
 
 

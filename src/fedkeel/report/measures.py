@@ -8,8 +8,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedkeel.columns import is_accuracy
-from fedkeel.errors import ConfigError
+from fedkeel.common.columns import is_accuracy
+from fedkeel.common.errors import ConfigError
 
 AccuracyCurve = Sequence[tuple[int, float]]  # (rounds done, accuracy), of the rounds with an evaluation
 

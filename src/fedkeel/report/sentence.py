@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fedkeel.columns import is_diagnostic
+from fedkeel.common.columns import is_diagnostic
 from fedkeel.report.measures import FINAL, Measure
 from fedkeel.report.ranking import Difference, RankedMethod
 

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedkeel.common.errors import DataError
+from fedkeel.common.picture import disc_picture
 from fedkeel.data.federation import Federation
 from fedkeel.data.labels import LabelCounts, class_names, count_labels
 from fedkeel.data.sources.readers import encode_png
-from fedkeel.errors import DataError
-from fedkeel.picture import disc_picture
 from fedkeel.report.page.clients import label_grid
 from fedkeel.report.page.document import Axis, Chart, Document, Section, Series
 

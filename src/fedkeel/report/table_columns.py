@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from fedkeel.errors import ConfigError, did_you_mean
+from fedkeel.common.errors import ConfigError, did_you_mean
 from fedkeel.report.measures import Measure, parse_measure
 
 SCORE = "accuracy"  # the score by the measure that methods are ranked by

@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fedkeel.columns import is_accuracy, is_diagnostic
+from fedkeel.common.columns import is_accuracy, is_diagnostic
 from fedkeel.report.explosion import find_explosion
 from fedkeel.report.measures import FINAL, Measure, parse_measure
 from fedkeel.report.table_columns import COLUMNS, COST_COLUMNS, SCORE, SECONDS, heading, measure_columns

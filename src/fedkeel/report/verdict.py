@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fedkeel.errors import ConfigError
+from fedkeel.common.errors import ConfigError
 from fedkeel.report.measures import FINAL, Measure
 from fedkeel.report.ranking import Difference, RankedMethod
 from fedkeel.report.sentence import MOST_SEEDS, write_sentence

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from fedkeel.errors import ConfigError
-from fedkeel.interrupts import uninterrupted
+from fedkeel.common.errors import ConfigError
+from fedkeel.common.interrupts import uninterrupted
 from fedkeel.running.callbacks import Callback
 from fedkeel.running.round import Row
 from fedkeel.running.selection import Selection
 from fedkeel.running.session import Session
-from fedkeel.vector import Vector
+from fedkeel.tensors.vector import Vector
 
 _PLAIN = ("round", "score", "column")
 

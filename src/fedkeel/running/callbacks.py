@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from fedkeel.errors import ConfigError, did_you_mean
+from fedkeel.common.errors import ConfigError, did_you_mean
 from fedkeel.running.round import Row
 from fedkeel.running.selection import Selection
 

@@ -25,9 +25,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from fedkeel.errors import StorageError
-from fedkeel.files import create, read_whole, refuse_link, storage_errors, sync, sync_directory
-from fedkeel.jsonfiles import Shape, fitting, parse_object
+from fedkeel.common.errors import StorageError
+from fedkeel.common.files import create, read_whole, refuse_link, storage_errors, sync, sync_directory
+from fedkeel.common.jsonfiles import Shape, fitting, parse_object
 from fedkeel.running import segments
 from fedkeel.running.row_files import RunKey
 from fedkeel.running.store import Store

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from fedkeel.client_table import OWN_TEST, TRAINING, ClientTable
-from fedkeel.columns import LEFT_OUT
+from fedkeel.common.client_table import OWN_TEST, TRAINING, ClientTable
+from fedkeel.common.columns import LEFT_OUT
 from fedkeel.data.federation import Federation
 from fedkeel.data.samples import Rows, Samples
 from fedkeel.running.round import Row

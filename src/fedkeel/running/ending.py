@@ -10,8 +10,8 @@ from typing import Any
 from safetensors.torch import save
 from torch import nn
 
-from fedkeel.client_table import ClientTable
-from fedkeel.jsonfiles import json_text
+from fedkeel.common.client_table import ClientTable
+from fedkeel.common.jsonfiles import json_text
 from fedkeel.running.best import BestKeeper
 from fedkeel.running.clients import evaluate_clients
 from fedkeel.running.panel import MethodMemories

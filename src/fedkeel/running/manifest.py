@@ -15,20 +15,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedkeel.algorithm import Algorithm
+from fedkeel.common.errors import StorageError
+from fedkeel.common.identity import stable_name
+from fedkeel.common.jsonfiles import FORMAT
+from fedkeel.common.version import __version__
+from fedkeel.core.algorithm import Algorithm
+from fedkeel.core.oracle import Oracle
+from fedkeel.core.work import Work
 from fedkeel.data import Federation
 from fedkeel.data.labels import class_names, count_labels
-from fedkeel.errors import StorageError
-from fedkeel.identity import stable_name
-from fedkeel.jsonfiles import FORMAT
 from fedkeel.methods.stages import Stages
-from fedkeel.options import DEPLOYED
-from fedkeel.oracle import Oracle
 from fedkeel.running.round import RunContext
 from fedkeel.running.run_directory import RunDirectory, read_manifest
-from fedkeel.settings import RunSettings
-from fedkeel.version import __version__
-from fedkeel.work import Work
+from fedkeel.settings.options import DEPLOYED
+from fedkeel.settings.run_settings import RunSettings
 
 _CLIENTS_COUNTED, _CLASSES_COUNTED = 100, 200  # at most, for the picture of the split
 _SAME_BITS = {

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
 
-from fedkeel.jsonfiles import Shape
-from fedkeel.options import DEPLOYED, ENGINES, Threads
+from fedkeel.common.jsonfiles import Shape
+from fedkeel.settings.options import DEPLOYED, ENGINES, Threads
 
 _Count = Annotated[int, Field(ge=1)]
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedkeel.files import storage_errors
-from fedkeel.records import Record, is_record, leaves, rebuild, transform
+from fedkeel.common.files import storage_errors
+from fedkeel.tensors.records import Record, is_record, leaves, rebuild, transform
 
 _GROWTH = 64 * 2**20  # the file grows by so much at least
 _ALIGNED = 64

@@ -7,17 +7,17 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from fedkeel.columns import EVENT_COLUMNS, RUN_COLUMNS
-from fedkeel.errors import ConfigError
-from fedkeel.layout import Layout
-from fedkeel.oracle import Oracle
+from fedkeel.common.columns import EVENT_COLUMNS, RUN_COLUMNS
+from fedkeel.common.errors import ConfigError
+from fedkeel.core.oracle import Oracle
 from fedkeel.probes import DEFAULT, Probe
 from fedkeel.probes.base import Columns, RoundView, RunView
 from fedkeel.probes.client import ClientProbes
-from fedkeel.records import ClientMemory, Record, RecordList, leaves, rebuild
 from fedkeel.running.privacy import privacy_probes
-from fedkeel.settings import RunSettings
-from fedkeel.vector import Vector
+from fedkeel.settings.run_settings import RunSettings
+from fedkeel.tensors.layout import Layout
+from fedkeel.tensors.records import ClientMemory, Record, RecordList, leaves, rebuild
+from fedkeel.tensors.vector import Vector
 
 
 class MethodMemories(Mapping[int, Record]):

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedkeel.algorithm import Cohort
-from fedkeel.settings import RunSettings
-from fedkeel.streams import Stream
+from fedkeel.core.algorithm import Cohort
+from fedkeel.settings.run_settings import RunSettings
+from fedkeel.tensors.streams import Stream
 
 
 class Population(NamedTuple):

@@ -11,21 +11,21 @@ import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from fedkeel.algorithm import Algorithm, Facts, Plan, Sharp, Walk
+from fedkeel.common.errors import ConfigError, DataError, FedkeelError
+from fedkeel.core.algorithm import Algorithm, Facts, Plan, Sharp, Walk
+from fedkeel.core.evaluation import check_size, needing_all, value_of
+from fedkeel.core.losses import known_loss
+from fedkeel.core.metrics import is_mean_over_samples, shapes
+from fedkeel.core.oracle import Oracle
+from fedkeel.core.task import Task
+from fedkeel.core.work import Work
 from fedkeel.data.federation import Federation
 from fedkeel.data.samples import Batch
-from fedkeel.errors import ConfigError, DataError, FedkeelError
-from fedkeel.evaluation import check_size, needing_all, value_of
-from fedkeel.losses import known_loss
 from fedkeel.methods.relaxed import Relaxed
-from fedkeel.metrics import is_mean_over_samples, shapes
-from fedkeel.oracle import Oracle
 from fedkeel.running.target_checks import check_targets
-from fedkeel.settings import RunSettings
-from fedkeel.task import Task
-from fedkeel.trees import Tree, call, count, each, named, nbytes, part, tensors, with_samples
-from fedkeel.vector import Vector, norm, scalar_like
-from fedkeel.work import Work
+from fedkeel.settings.run_settings import RunSettings
+from fedkeel.tensors.trees import Tree, call, count, each, named, nbytes, part, tensors, with_samples
+from fedkeel.tensors.vector import Vector, norm, scalar_like
 
 _TROUBLE = (RuntimeError, IndexError, ValueError, TypeError)
 
@@ -89,7 +89,7 @@ def _check_output(task: Task, output: Any, name: str) -> None:
     if isinstance(output, Tensor):
         return
     for key, score in task.scores.items():
-        if known_loss(score) is not None or getattr(score, "__module__", "") == "fedkeel.metrics":
+        if known_loss(score) is not None or getattr(score, "__module__", "") == "fedkeel.core.metrics":
             thing = "loss" if key == "loss" else f"metrics={{{key!r}: …}}"
             given = _name_of(score)
             raise DataError(

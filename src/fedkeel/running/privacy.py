@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fedkeel.algorithm import Algorithm, Facts, Sharp, Walk
+from fedkeel.common.errors import ConfigError
+from fedkeel.core.algorithm import Algorithm, Facts, Sharp, Walk
+from fedkeel.core.oracle import Oracle
+from fedkeel.core.privacy import Mechanism, divergences
 from fedkeel.engines.outcome import upload_shapes
 from fedkeel.engines.sizing import first_batch
 from fedkeel.engines.stacked.stackable import moved_buffers
-from fedkeel.errors import ConfigError
 from fedkeel.methods.private import Private, is_length
-from fedkeel.oracle import Oracle
-from fedkeel.privacy import Mechanism, divergences
 from fedkeel.probes.privacy import PrivacyBudget
 from fedkeel.reducers import Mean
-from fedkeel.settings import RunSettings
-from fedkeel.vector import Vector, scalar_like
+from fedkeel.settings.run_settings import RunSettings
+from fedkeel.tensors.vector import Vector, scalar_like
 
 
 def privacy_probes(settings: RunSettings) -> tuple[PrivacyBudget, ...]:

@@ -12,9 +12,9 @@ from uuid import uuid4
 
 from torch import Tensor
 
-from fedkeel.errors import ConfigError, StorageError
-from fedkeel.interrupts import uninterrupted
-from fedkeel.records import ClientMemory, leaves, rebuild
+from fedkeel.common.errors import ConfigError, StorageError
+from fedkeel.common.interrupts import uninterrupted
+from fedkeel.common.tomlfile import dump
 from fedkeel.running.best import BestKeeper
 from fedkeel.running.callbacks import Callback
 from fedkeel.running.checkpoints import Checkpoints, Loaded
@@ -27,7 +27,7 @@ from fedkeel.running.row_files import RunKey
 from fedkeel.running.run_directory import RunDirectory
 from fedkeel.running.session import Session
 from fedkeel.running.store import Store
-from fedkeel.tomlfile import dump
+from fedkeel.tensors.records import ClientMemory, leaves, rebuild
 
 _CHECKPOINT_SECONDS = 20.0
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fedkeel.errors import ConfigError, did_you_mean
-from fedkeel.files import storage_errors, write_durably
+from fedkeel.common.errors import ConfigError, did_you_mean
+from fedkeel.common.files import storage_errors, write_durably
 
 PAUSE, CONTINUE, CHECKPOINT, STOP = "pause", "continue", "checkpoint", "stop"
 REQUESTS = (PAUSE, CONTINUE, CHECKPOINT, STOP)
@@ -59,9 +59,9 @@ class RunRequests:
 
     @contextmanager
     def _says_paused(self) -> Iterator[None]:
-        with storage_errors(self._paused):
-            self._paused.touch()
         try:
+            with storage_errors(self._paused):  # inside: Ctrl-C may come right after it
+                self._paused.touch()
             yield
         finally:
             _remove(self._paused)

@@ -10,21 +10,21 @@ from typing import Any
 import torch
 from torch import nn
 
-from fedkeel.client_table import ClientTable
-from fedkeel.columns import shown_events, shown_score, shown_value
+from fedkeel.common.client_table import ClientTable
+from fedkeel.common.columns import shown_events, shown_score, shown_value
+from fedkeel.common.errors import ConfigError, DataError
+from fedkeel.common.picture import inline_lines
+from fedkeel.common.progress import shown_time
+from fedkeel.common.summary import as_html, as_text
+from fedkeel.core.oracle import Oracle, device_of
+from fedkeel.core.task import Task
 from fedkeel.data.federation import Federation, Transform
 from fedkeel.data.samples import InMemory, Samples
 from fedkeel.engines.contract import Choice
-from fedkeel.errors import ConfigError, DataError
-from fedkeel.oracle import Oracle, device_of
-from fedkeel.picture import inline_lines
-from fedkeel.progress import shown_time
-from fedkeel.records import Record
 from fedkeel.running.clients import evaluate_clients
 from fedkeel.running.round import Row
-from fedkeel.summary import as_html, as_text
-from fedkeel.task import Task
-from fedkeel.trees import described
+from fedkeel.tensors.records import Record
+from fedkeel.tensors.trees import described
 
 Trained = nn.Module | str  # a module, or why there is none
 

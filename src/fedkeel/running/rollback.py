@@ -12,11 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from fedkeel.columns import ROLLED_BACK
-from fedkeel.errors import Diverged
+from fedkeel.common.columns import ROLLED_BACK
+from fedkeel.common.errors import Diverged
 from fedkeel.running.round import RoundLimits, Row, RunContext, RunState
-from fedkeel.settings import RunSettings
-from fedkeel.vector import norm
+from fedkeel.settings.run_settings import RunSettings
+from fedkeel.tensors.vector import norm
 
 _NORM_FACTOR = 5.0  # times the largest norm so far; models may begin at zero, so there is a least one:
 _NORM_FACTOR_TO_STOP = 1e6  # a run that does not go back is ended only where nothing can be saved

@@ -6,23 +6,23 @@ import math
 import time
 from typing import Any, NamedTuple
 
-from fedkeel.algorithm import Algorithm, model_of
-from fedkeel.columns import ATTACK_SUCCESS, LEFT_OUT, LOST_WORKERS, VALIDATION
+from fedkeel.common.columns import ATTACK_SUCCESS, LEFT_OUT, LOST_WORKERS, VALIDATION
+from fedkeel.common.errors import Diverged, TooFewClients
+from fedkeel.core.algorithm import Algorithm, model_of
+from fedkeel.core.oracle import Oracle
 from fedkeel.data.samples import as_samples
 from fedkeel.engines.contract import Choice, CohortResult, Engine, RoundRequest, UploadShapes
 from fedkeel.engines.outcome import upload_shapes
-from fedkeel.errors import Diverged, TooFewClients
-from fedkeel.layout import worst_layer
 from fedkeel.methods.private import Private
 from fedkeel.methods.stages import Stages
-from fedkeel.oracle import Oracle
 from fedkeel.probes.base import Columns, RoundView
-from fedkeel.records import ClientMemory, Record, RecordList, nbytes
 from fedkeel.running.panel import ProbePanel, run_view, worth_keeping
 from fedkeel.running.population import Population
 from fedkeel.running.store import Store
-from fedkeel.settings import RunSettings
-from fedkeel.vector import Vector, norm
+from fedkeel.settings.run_settings import RunSettings
+from fedkeel.tensors.layout import worst_layer
+from fedkeel.tensors.records import ClientMemory, Record, RecordList, nbytes
+from fedkeel.tensors.vector import Vector, norm
 
 Row = dict[str, Any]
 

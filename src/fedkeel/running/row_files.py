@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedkeel.errors import StorageError
-from fedkeel.files import read_whole
-from fedkeel.jsonfiles import Shape, fitting, json_text, parse_object
+from fedkeel.common.errors import StorageError
+from fedkeel.common.files import read_whole
+from fedkeel.common.jsonfiles import Shape, fitting, json_text, parse_object
 
 _CHECK = b', "check": "'
 _END = b'"}'

@@ -23,8 +23,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from fedkeel.errors import StorageError
-from fedkeel.files import (
+from fedkeel.common.errors import StorageError
+from fedkeel.common.files import (
     make_directory,
     open_for_appending,
     open_lock,
@@ -34,7 +34,7 @@ from fedkeel.files import (
     temporary_name,
     write_durably,
 )
-from fedkeel.jsonfiles import json_text, sealed
+from fedkeel.common.jsonfiles import json_text, sealed
 from fedkeel.running.row_files import RunKey, compressed, line_of
 from fedkeel.running.run_reading import (
     CLIENTS_FILE,

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedkeel.columns import LOST_WORKERS
-from fedkeel.errors import StorageError
-from fedkeel.files import read_whole
-from fedkeel.jsonfiles import Shape, fitting, parse_object, read_object
+from fedkeel.common.columns import LOST_WORKERS
+from fedkeel.common.errors import StorageError
+from fedkeel.common.files import read_whole
+from fedkeel.common.jsonfiles import Shape, fitting, parse_object, read_object
 from fedkeel.running.manifest_file import ManifestShape
 from fedkeel.running.row_files import FoundLines, RowLine, RunKey, read_lines
 

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fedkeel.files import create, sync
-from fedkeel.records import leaves
+from fedkeel.common.files import create, sync
 from fedkeel.running.store import Store
+from fedkeel.tensors.records import leaves
 
 _BLOCK = 4 * 2**20
 _DTYPES = {

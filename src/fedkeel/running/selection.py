@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from fedkeel.columns import RUN_COLUMNS, VALIDATION
-from fedkeel.errors import ConfigError, did_you_mean
+from fedkeel.common.columns import RUN_COLUMNS, VALIDATION
+from fedkeel.common.errors import ConfigError, did_you_mean
 from fedkeel.running.round import RunContext
-from fedkeel.settings import RunSettings
+from fedkeel.settings.run_settings import RunSettings
 
 _MODES = {"accuracy": "max", "loss": "min", "train_loss": "min", "mse": "min", "mae": "min", "r2": "max"}
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
-from fedkeel.columns import MEMORY_LOST, RESTARTED, ROLLED_BACK
+from fedkeel.common.columns import MEMORY_LOST, RESTARTED, ROLLED_BACK
+from fedkeel.common.errors import Diverged
+from fedkeel.common.interrupts import uninterrupted
+from fedkeel.core.oracle import Oracle, device_of
 from fedkeel.engines import make_engine, settle
 from fedkeel.engines.contract import Choice, Engine, MemoriesLost
 from fedkeel.engines.serial import threads
-from fedkeel.errors import Diverged
-from fedkeel.interrupts import uninterrupted
-from fedkeel.options import Execution
-from fedkeel.oracle import Oracle, device_of
 from fedkeel.running.panel import assemble
 from fedkeel.running.population import Population
 from fedkeel.running.preflight import (
@@ -28,7 +27,8 @@ from fedkeel.running.privacy import check_privacy
 from fedkeel.running.rollback import Rollbacks
 from fedkeel.running.round import RoundOutcome, Row, RunContext, RunState, play_round
 from fedkeel.running.store import Store
-from fedkeel.settings import RunSettings
+from fedkeel.settings.options import Execution
+from fedkeel.settings.run_settings import RunSettings
 
 EngineMaker = Callable[[RunSettings, Oracle], Engine]
 

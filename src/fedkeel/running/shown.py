@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import NamedTuple
 
-from fedkeel.progress import RunProgress, console
+from fedkeel.common.progress import RunProgress, console
 from fedkeel.running.callbacks import Callback
 from fedkeel.running.result import Result
 from fedkeel.running.round import Row
-from fedkeel.settings import RunSettings
+from fedkeel.settings.run_settings import RunSettings
 
 
 class OuterDisplay(NamedTuple):

@@ -12,9 +12,9 @@ from collections.abc import Hashable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 
-from fedkeel.errors import ConfigError
-from fedkeel.records import Record, leaves
+from fedkeel.common.errors import ConfigError
 from fedkeel.running.mmap_store import MmapTable, kind_of
+from fedkeel.tensors.records import Record, leaves
 
 BUDGET = "FEDKEEL_MEMORY_BUDGET"
 _DEFAULT = 2 * 2**30

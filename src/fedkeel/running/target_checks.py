@@ -8,14 +8,14 @@ from typing import NoReturn
 import torch
 from torch import Tensor
 
+from fedkeel.common.errors import DataError
+from fedkeel.core.evaluation import value_of
+from fedkeel.core.losses import ELEMENTWISE, OF_CLASSES, KnownLoss, known_loss
+from fedkeel.core.metrics import Metric, shapes
+from fedkeel.core.task import Task
 from fedkeel.data.federation import Federation
 from fedkeel.data.samples import InMemory
-from fedkeel.errors import DataError
-from fedkeel.evaluation import value_of
-from fedkeel.losses import ELEMENTWISE, OF_CLASSES, KnownLoss, known_loss
-from fedkeel.metrics import Metric, shapes
-from fedkeel.task import Task
-from fedkeel.trees import Tree, named
+from fedkeel.tensors.trees import Tree, named
 
 _REGRESSION = "for real numbers as targets take fk.Task.regression(model)"
 _LOG_PROBABILITIES = ("nll_loss", "kl_div")

@@ -11,15 +11,15 @@ from typing import Any, Literal
 
 import torch
 
-from fedkeel.algorithm import Algorithm
 from fedkeel.attacks import Attack
+from fedkeel.common.errors import ConfigError, Diverged, FedkeelError, Stopped, StorageError
+from fedkeel.common.files import storage_errors
+from fedkeel.common.interrupts import stoppable, uninterrupted
+from fedkeel.core.algorithm import Algorithm
+from fedkeel.core.task import Task
+from fedkeel.core.work import Work
 from fedkeel.data.federation import Federation
-from fedkeel.errors import ConfigError, Diverged, FedkeelError, Stopped, StorageError
-from fedkeel.faults import Faults
-from fedkeel.files import storage_errors
-from fedkeel.interrupts import stoppable, uninterrupted
 from fedkeel.methods.stages import Stages
-from fedkeel.options import Execution
 from fedkeel.probes.base import Probe
 from fedkeel.reducers import Mean, Reducer
 from fedkeel.running.best import BestKeeper
@@ -32,9 +32,9 @@ from fedkeel.running.run_directory import RunDirectory, read_manifest
 from fedkeel.running.selection import columns_of, warning_of
 from fedkeel.running.session import EngineMaker, Session, open_session
 from fedkeel.running.shown import shown_run
-from fedkeel.settings import RunSettings
-from fedkeel.task import Task
-from fedkeel.work import Work
+from fedkeel.settings.faults import Faults
+from fedkeel.settings.options import Execution
+from fedkeel.settings.run_settings import RunSettings
 
 
 def train(

@@ -16,13 +16,13 @@ from typing import Any
 from safetensors.torch import load, save
 from torch import Tensor
 
-from fedkeel.errors import StorageError
-from fedkeel.files import make_directory, read_whole, storage_errors, write_durably
-from fedkeel.jsonfiles import json_text, sealed
-from fedkeel.studies import COMMAND_FILE
-from fedkeel.studies import STUDY_FILE as FILE
+from fedkeel.common.errors import StorageError
+from fedkeel.common.files import make_directory, read_whole, storage_errors, write_durably
+from fedkeel.common.jsonfiles import json_text, sealed
+from fedkeel.common.tomlfile import flat
+from fedkeel.experiments import COMMAND_FILE
+from fedkeel.experiments import STUDY_FILE as FILE
 from fedkeel.studies.description import read_description
-from fedkeel.tomlfile import flat
 
 _DIGEST_LENGTH = 65  # of the line that a part begins with, its end included
 

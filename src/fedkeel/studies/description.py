@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from fedkeel.jsonfiles import Shape, read_object
-from fedkeel.studies import STUDY_FILE
+from fedkeel.common.jsonfiles import Shape, read_object
+from fedkeel.experiments import STUDY_FILE
 
 
 class _StudyShape(Shape):

@@ -5,7 +5,7 @@ A module per paper: ``beyond_smoothness``, ``fedinit``, ``fedsagd``, ``rethinkin
 terms, its constants and each condition checked; nothing here ever answers NaN.
 """
 
-from fedkeel.references import add_references
+from fedkeel.common.references import add_references
 from fedkeel.theory import beyond_smoothness, fedinit, fedsagd, rethinking
 from fedkeel.theory.bound import Bound, BoundRow, Form, table
 from fedkeel.theory.conditions import Condition

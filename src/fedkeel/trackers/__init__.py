@@ -7,8 +7,8 @@ write to this machine alone unless they are told to send; the packages' own repo
 from __future__ import annotations
 
 from fedkeel.trackers.base import Tracker
-from fedkeel.trackers.ml_flow import MLflow
-from fedkeel.trackers.tensor_board import TensorBoard
-from fedkeel.trackers.wand_b import WandB
+from fedkeel.trackers.mlflow import MLflow
+from fedkeel.trackers.tensorboard import TensorBoard
+from fedkeel.trackers.wandb import WandB
 
 __all__ = ["MLflow", "TensorBoard", "Tracker", "WandB"]

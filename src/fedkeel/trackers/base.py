@@ -10,9 +10,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedkeel.errors import Stopped
-from fedkeel.files import storage_errors
-from fedkeel.jsonfiles import json_text
+from fedkeel.common.errors import Stopped
+from fedkeel.common.files import storage_errors
+from fedkeel.common.jsonfiles import json_text
 from fedkeel.running.callbacks import Callback
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
-from fedkeel.experiments import COMPARISON_FILE
-from fedkeel.studies import STUDY_FILE
+from fedkeel.experiments import COMPARISON_FILE, STUDY_FILE
 from fedkeel.web.tailing import read_small
 
 MOST_RUNS = 500

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
-from fedkeel.columns import shown_score, shown_value
-from fedkeel.progress import shown_time
+from fedkeel.common.columns import shown_score, shown_value
+from fedkeel.common.progress import shown_time
 from fedkeel.report.page.comparison import metrics_of
 from fedkeel.report.page.diagnostics import drift_section, generalisation_section
 from fedkeel.report.page.document import (

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
-from fedkeel.errors import ConfigError, FedkeelError
+from fedkeel.common.errors import ConfigError, FedkeelError
 from fedkeel.report.page.rendering import asset, fill_template, page_js, plotly_js
 from fedkeel.web.guarding import HEADERS, Guard, Refused
 from fedkeel.web.live_page import empty_page

@@ -7,7 +7,7 @@ from collections import deque
 from pathlib import Path
 from typing import NamedTuple
 
-from fedkeel.errors import ConfigError
+from fedkeel.common.errors import ConfigError
 from fedkeel.running.requests import ask
 from fedkeel.web.alerts import MOST_ALERTS, Alert
 from fedkeel.web.finding import FoundGroup, find_runs

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from fedkeel.common.errors import DataError, did_you_mean
 from fedkeel.data.sources import generated, pictures, text
 from fedkeel.data.sources.dataset import Dataset
 from fedkeel.data.sources.fetch import DataDirectories
-from fedkeel.errors import DataError, did_you_mean
 
 _STORED: dict[str, Callable[..., Dataset]] = {
     "cifar10": pictures.cifar10,

@@ -10,14 +10,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedkeel.common.errors import DataError
 from fedkeel.data.federation import Augmentation, Batch, Federation, Transform
 from fedkeel.data.mapped import samples_of
 from fedkeel.data.partition import Natural, Splitter
 from fedkeel.data.samples import InMemory, array_tree, as_target
 from fedkeel.data.tables import in_numbers
-from fedkeel.errors import DataError
-from fedkeel.streams import Stream
-from fedkeel.trees import Tree, count, each, leaves
+from fedkeel.tensors.streams import Stream
+from fedkeel.tensors.trees import Tree, count, each, leaves
 
 
 @dataclass(frozen=True)

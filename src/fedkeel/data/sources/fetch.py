@@ -23,8 +23,8 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from fedkeel.errors import DataError
-from fedkeel.files import cache_directory, make_directory
+from fedkeel.common.errors import DataError
+from fedkeel.common.files import cache_directory, make_directory
 
 _ATTEMPTS = 3  # connections opened for one file; each goes on where the last one broke off
 _TIMEOUT = 60.0  # seconds without a byte before a connection counts as broken

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fedkeel.common.errors import DataError
 from fedkeel.data.sources.dataset import Dataset
-from fedkeel.errors import DataError
-from fedkeel.streams import Stream
+from fedkeel.tensors.streams import Stream
 
 
 def digits() -> Dataset:

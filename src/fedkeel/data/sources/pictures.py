@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedkeel.common.errors import DataError
 from fedkeel.data.sources.archives import CIFAR10, CIFAR100, EMNIST, FASHION, MNIST, TINY
 from fedkeel.data.sources.cifar import read_cifar
 from fedkeel.data.sources.dataset import Dataset, Scale
@@ -25,7 +26,6 @@ from fedkeel.data.sources.readers import (
     read_picture,
     reading,
 )
-from fedkeel.errors import DataError
 
 # The superclass of each fine class of CIFAR-100, one letter each: a is 0.
 _SUPERCLASSES = (

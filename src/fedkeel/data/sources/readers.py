@@ -17,7 +17,7 @@ from typing import IO, Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkeel.errors import DataError
+from fedkeel.common.errors import DataError
 
 Bytes: TypeAlias = NDArray[np.uint8]
 

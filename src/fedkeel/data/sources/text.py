@@ -12,12 +12,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedkeel.common.errors import DataError
+from fedkeel.common.jsonfiles import parse_object
 from fedkeel.data.sources.dataset import Dataset
 from fedkeel.data.sources.fetch import DataDirectories
 from fedkeel.data.sources.readers import reading
-from fedkeel.errors import DataError
-from fedkeel.jsonfiles import parse_object
-from fedkeel.streams import Stream
+from fedkeel.tensors.streams import Stream
 
 Bytes: TypeAlias = NDArray[np.uint8]
 

@@ -7,18 +7,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fedkeel.common.errors import ConfigError
+from fedkeel.core.evaluation import mean
+from fedkeel.core.oracle import EVALUATION_BATCH, Oracle
 from fedkeel.data.samples import Samples
 from fedkeel.engines.contract import CohortResult, RoundRequest
 from fedkeel.engines.jobs.job import CohortSums, Job, Models, SampleSet, Shared, evaluation_jobs, round_jobs
 from fedkeel.engines.jobs.pickles import UNPICKLABLE, dumps
 from fedkeel.engines.serial import threads
 from fedkeel.engines.sizing import fits_channels_last
-from fedkeel.errors import ConfigError
-from fedkeel.evaluation import mean
-from fedkeel.oracle import EVALUATION_BATCH, Oracle
-from fedkeel.records import ClientMemory
-from fedkeel.settings import RunSettings
-from fedkeel.vector import Vector
+from fedkeel.settings.run_settings import RunSettings
+from fedkeel.tensors.records import ClientMemory
+from fedkeel.tensors.vector import Vector
 
 WORTH_SENDING = 0.003  # seconds: a batch that is evaluated faster is not worth sending out
 

@@ -14,14 +14,14 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
+from fedkeel.core.oracle import EVALUATION_BATCH, Oracle
 from fedkeel.engines.client import ClientRunner
 from fedkeel.engines.contract import ClientOutcome, CohortResult, RoundRequest
 from fedkeel.engines.reduction import ChunkSum, chunks, merge_chunks
-from fedkeel.oracle import EVALUATION_BATCH, Oracle
-from fedkeel.records import ClientMemory
 from fedkeel.reducers import CHUNK, Reducer
-from fedkeel.settings import RunSettings
-from fedkeel.vector import Vector
+from fedkeel.settings.run_settings import RunSettings
+from fedkeel.tensors.records import ClientMemory
+from fedkeel.tensors.vector import Vector
 
 OVERTIME, OVERTIME_SECONDS = 2.0, 5.0  # times a client's deadline, and so much more
 

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedkeel.errors import FedkeelError
+from fedkeel.common.errors import FedkeelError
 
 ALIGNED = 64  # bytes, as torch allocates: matrix products may round differently at other alignments
 UNPICKLABLE = (pickle.PicklingError, AttributeError, TypeError)

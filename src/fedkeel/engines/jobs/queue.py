@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Sequence
 
+from fedkeel.common.errors import TooFewClients
 from fedkeel.engines.contract import ClientFailure
 from fedkeel.engines.jobs.job import ChunkJob, ClientJob, Job
-from fedkeel.errors import TooFewClients
 
 PATIENCE = 3  # workers that one job may lose, whether they die or hang
 

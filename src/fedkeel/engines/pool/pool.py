@@ -12,13 +12,13 @@ from collections.abc import Callable
 from multiprocessing.connection import wait
 from typing import Any
 
+from fedkeel.common.errors import TooFewClients
 from fedkeel.engines.jobs.job import most_seconds
 from fedkeel.engines.jobs.pickles import Known, Spans, exception_of
 from fedkeel.engines.jobs.queue import JobQueue
 from fedkeel.engines.outcome import past_deadline
 from fedkeel.engines.pool.forkserver import PoolWorker
 from fedkeel.engines.pool.sharing import SharedFile
-from fedkeel.errors import TooFewClients
 
 HANG_SECONDS = 60.0  # a worker without a sign of life for so long hangs, and no job gets less time
 _START_SECONDS = 60.0  # to read the settings of the run

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from multiprocessing import current_process
 from typing import Any
 
+from fedkeel.common.errors import ConfigError
+from fedkeel.core.oracle import Oracle
 from fedkeel.engines.contract import Unsuited
 from fedkeel.engines.jobs.engine import JobEngine
 from fedkeel.engines.jobs.job import Job, Shared
@@ -21,9 +23,7 @@ from fedkeel.engines.pool.pool import WorkerPool
 from fedkeel.engines.pool.sharing import SharedFile
 from fedkeel.engines.serial import threads
 from fedkeel.engines.sizing import available_cores
-from fedkeel.errors import ConfigError
-from fedkeel.oracle import Oracle
-from fedkeel.settings import RunSettings
+from fedkeel.settings.run_settings import RunSettings
 
 
 class Processes(JobEngine):

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from fedkeel.errors import ConfigError
+from fedkeel.common.errors import ConfigError
 
 STORE = "FEDKEEL_RAY_STORE"  # bytes of the object store of a Ray that is started here
 _STORE_BYTES = 1 << 30

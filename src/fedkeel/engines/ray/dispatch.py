@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from fedkeel.common.errors import TooFewClients
 from fedkeel.engines.contract import ClientFailure, RoundRequest
 from fedkeel.engines.jobs.job import ChunkJob, ClientJob, Job, Shared, most_seconds
 from fedkeel.engines.jobs.pickles import Known, Packed, exception_of, pack, unpack
@@ -24,9 +25,8 @@ from fedkeel.engines.outcome import past_deadline
 from fedkeel.engines.ray.cluster import Cluster, Demand, Ref, WorkerLost
 from fedkeel.engines.ray.tasks import JobPackage, JobReport, RunSource, SharedSource, run_jobs, sum_chunk
 from fedkeel.engines.reduction import chunks
-from fedkeel.errors import TooFewClients
-from fedkeel.records import nbytes
 from fedkeel.reducers import CHUNK
+from fedkeel.tensors.records import nbytes
 
 HANG_SECONDS = 60.0  # no job gets less time
 EMPTY_SECONDS = 60.0  # that a cluster may be without a node for a job

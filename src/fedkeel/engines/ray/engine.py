@@ -10,6 +10,8 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fedkeel.common.errors import ConfigError
+from fedkeel.core.oracle import Oracle
 from fedkeel.engines.jobs.engine import JobEngine
 from fedkeel.engines.jobs.job import Job, Shared
 from fedkeel.engines.jobs.pickles import UNPICKLABLE, Known, Packed, pack
@@ -19,10 +21,8 @@ from fedkeel.engines.ray.cluster import Cluster, Demand, connect
 from fedkeel.engines.ray.dispatch import Dispatch
 from fedkeel.engines.ray.tasks import RunSource, module_paths, versions
 from fedkeel.engines.serial import threads
-from fedkeel.errors import ConfigError
-from fedkeel.options import Execution
-from fedkeel.oracle import Oracle
-from fedkeel.settings import RunSettings
+from fedkeel.settings.options import Execution
+from fedkeel.settings.run_settings import RunSettings
 
 
 class RayEngine(JobEngine):

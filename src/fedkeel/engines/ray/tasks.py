@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from fedkeel.common.errors import ConfigError
+from fedkeel.common.version import __version__
 from fedkeel.engines.client import ClientRunner
 from fedkeel.engines.contract import RoundRequest
 from fedkeel.engines.jobs.job import ChunkJob, ClientJob, Job, Shared, make_runner, run_job
@@ -26,9 +28,7 @@ from fedkeel.engines.jobs.pickles import Packed, pack, portable, received, unpac
 from fedkeel.engines.jobs.switches import set_switches
 from fedkeel.engines.malloc import keep_freed_memory
 from fedkeel.engines.reduction import ChunkSum
-from fedkeel.errors import ConfigError
-from fedkeel.records import Record, transform
-from fedkeel.version import __version__
+from fedkeel.tensors.records import Record, transform
 
 
 class RunSource(NamedTuple):

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from fedkeel.files import cache_directory
+from fedkeel.common.files import cache_directory
 
 Replay = Callable[..., Sequence[Tensor]]
 

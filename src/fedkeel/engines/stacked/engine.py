@@ -20,7 +20,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedkeel.algorithm import Facts, Plan, Walk
+from fedkeel.common.errors import ConfigError
+from fedkeel.core.algorithm import Facts, Plan, Walk
+from fedkeel.core.oracle import Oracle, Passes
+from fedkeel.core.task import Task
+from fedkeel.core.walk import StepSettings, length_of, unit_move_of, with_local_momentum
 from fedkeel.data.samples import Samples
 from fedkeel.engines.client import ClientRound, ClientRunner
 from fedkeel.engines.contract import ClientOutcome, ClientResult, CohortResult, RoundRequest, Unsuited, Upload
@@ -32,15 +36,20 @@ from fedkeel.engines.stacked.ragged import BatchShape, ClientGroup
 from fedkeel.engines.stacked.span import SpanStep, SpanWalk, linear_model
 from fedkeel.engines.stacked.stackable import stackable_model
 from fedkeel.engines.stacked.step import PreparedPlan, StackedState, StackedStep, fit_to_slots, prepare_plan
-from fedkeel.errors import ConfigError
-from fedkeel.oracle import Oracle, Passes
 from fedkeel.probes.client import WalkTraces
-from fedkeel.records import ClientMemory, Record, RecordList, leaves, nbytes, rebuild, stack, transform
-from fedkeel.settings import RunSettings
-from fedkeel.task import Task
-from fedkeel.trees import tensors
-from fedkeel.vector import Vector
-from fedkeel.walk import StepSettings, length_of, unit_move_of, with_local_momentum
+from fedkeel.settings.run_settings import RunSettings
+from fedkeel.tensors.records import (
+    ClientMemory,
+    Record,
+    RecordList,
+    leaves,
+    nbytes,
+    rebuild,
+    stack,
+    transform,
+)
+from fedkeel.tensors.trees import tensors
+from fedkeel.tensors.vector import Vector
 
 _CACHE = 2**25  # bytes of a group that is large enough: more clients at once fall out of the caches
 _MEMORY = 2**30  # bytes that a group may take at most

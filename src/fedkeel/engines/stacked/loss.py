@@ -9,15 +9,15 @@ import torch
 from torch import Tensor, nn
 from torch.func import grad_and_value, vmap
 
-from fedkeel.algorithm import Objective
+from fedkeel.core.algorithm import Objective
+from fedkeel.core.oracle import Oracle
+from fedkeel.core.task import watched
 from fedkeel.data.federation import Batch
 from fedkeel.engines.stacked.cumulative import CumulativeNorms
-from fedkeel.layout import Layout
-from fedkeel.oracle import Oracle
-from fedkeel.records import Nothing, Record, transform
-from fedkeel.task import watched
-from fedkeel.trees import Tree, call_at, each, from_tensors, structure
-from fedkeel.vector import Vector
+from fedkeel.tensors.layout import Layout
+from fedkeel.tensors.records import Nothing, Record, transform
+from fedkeel.tensors.trees import Tree, call_at, each, from_tensors, structure
+from fedkeel.tensors.vector import Vector
 
 
 class MovingBuffers(NamedTuple):

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from fedkeel.data.federation import Batch
 from fedkeel.engines.client import ClientRunner
-from fedkeel.records import RecordList
-from fedkeel.settings import RunSettings
-from fedkeel.trees import count, each, join, part, tensors
+from fedkeel.settings.run_settings import RunSettings
+from fedkeel.tensors.records import RecordList
+from fedkeel.tensors.trees import count, each, join, part, tensors
 
 _MOST_INDICES = 2**21  # indices of samples in a window: 16 MB
 _MOST_BYTES = 2**27  # bytes of augmented samples in a window

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import grad_and_value, vmap
 
+from fedkeel.core.oracle import Oracle
 from fedkeel.engines.stacked.ragged import ClientGroup
 from fedkeel.engines.stacked.step import (
     Gradient,
@@ -28,10 +29,9 @@ from fedkeel.engines.stacked.step import (
     StepConstants,
     StepScalars,
 )
-from fedkeel.oracle import Oracle
-from fedkeel.records import Record
-from fedkeel.settings import RunSettings
-from fedkeel.vector import Vector
+from fedkeel.settings.run_settings import RunSettings
+from fedkeel.tensors.records import Record
+from fedkeel.tensors.vector import Vector
 
 _GRAM_CACHE = 2**28  # bytes of Gram matrices that are kept
 _LEAST_GAIN = 2.0  # how many times fewer operations make up for changing coordinates twice

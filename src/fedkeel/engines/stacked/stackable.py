@@ -9,13 +9,13 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
+from fedkeel.core.oracle import Oracle
 from fedkeel.data.federation import Batch
 from fedkeel.engines.contract import Unsuited
 from fedkeel.engines.stacked.loss import LossInputs, StackedModel, client_loss, mapped_over_clients
-from fedkeel.oracle import Oracle
-from fedkeel.records import Record, leaves, transform
-from fedkeel.settings import RunSettings
-from fedkeel.trees import Tree, call, count, part, stack
+from fedkeel.settings.run_settings import RunSettings
+from fedkeel.tensors.records import Record, leaves, transform
+from fedkeel.tensors.trees import Tree, call, count, part, stack
 
 _SAMPLES = 8
 _UNEQUAL = "clients have minibatches of unequal size"

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fedkeel.algorithm import Objective, Plan
+from fedkeel.core.algorithm import Objective, Plan
+from fedkeel.core.walk import TINY, StepSettings, bias_of, sharp_of, shrink_of
 from fedkeel.engines.stacked.loss import LossInputs, StackedModel, client_loss, mapped_over_clients
 from fedkeel.engines.stacked.ragged import StepInputs
-from fedkeel.records import Nothing, Record, leaves, rebuild, transform
-from fedkeel.vector import Vector, norm
-from fedkeel.walk import TINY, StepSettings, bias_of, sharp_of, shrink_of
+from fedkeel.tensors.records import Nothing, Record, leaves, rebuild, transform
+from fedkeel.tensors.vector import Vector, norm
 
 Gradient = Callable[[Vector, Record], tuple[Vector, Tensor, Record]]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from fedkeel.errors import ConfigError, StorageError, did_you_mean
+from fedkeel.common.errors import ConfigError, StorageError, did_you_mean
+from fedkeel.common.files import storage_errors
 from fedkeel.experiments.expression import parse_model
-from fedkeel.files import storage_errors
 
 _PYPROJECT = """\
 # A Flower app that trains with fedkeel. `fedkeel deploy up` rehearses it on this machine.

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from fedkeel.errors import DataError, FedkeelError
+from fedkeel.common.errors import DataError, FedkeelError
 from fedkeel.flower.rehearsal.rehearsal import Rehearsal, RunStatus
 from fedkeel.flower.status import ServerStatus, read_status, status_file
 from fedkeel.running.round import Row

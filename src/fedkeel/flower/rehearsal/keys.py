@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from fedkeel.errors import ConfigError
-from fedkeel.files import storage_errors
+from fedkeel.common.errors import ConfigError
+from fedkeel.common.files import storage_errors
 
 _DAYS = 365
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from fedkeel.errors import ConfigError
+from fedkeel.common.errors import ConfigError
 
 HOST = "127.0.0.1"
 

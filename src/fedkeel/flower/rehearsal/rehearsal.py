@@ -25,13 +25,13 @@ from typing import Any, NamedTuple
 
 import tomli_w
 
-from fedkeel.errors import ConfigError, DataError, FedkeelError, StorageError
-from fedkeel.files import storage_errors, write_durably
+from fedkeel.common.errors import ConfigError, DataError, FedkeelError, StorageError
+from fedkeel.common.files import storage_errors, write_durably
+from fedkeel.common.interrupts import uninterrupted
 from fedkeel.flower.rehearsal import processes
 from fedkeel.flower.rehearsal.keys import make_certificates, make_node_key
 from fedkeel.flower.rehearsal.ports import HOST, check_port, free_ports
 from fedkeel.flower.rehearsal.processes import Process
-from fedkeel.interrupts import uninterrupted
 
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
 _START_SECONDS = 90.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from fedkeel.client_table import ClientTable
-from fedkeel.columns import is_accuracy, shown_value
+from fedkeel.common.client_table import ClientTable
+from fedkeel.common.columns import is_accuracy, shown_value
 from fedkeel.report.page.document import (
     Axis,
     Block,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fedkeel.columns import VALIDATION, is_diagnostic
+from fedkeel.common.columns import VALIDATION, is_diagnostic
 from fedkeel.report.measures import parse_measure
 from fedkeel.report.page.clients import clients_section
 from fedkeel.report.page.costs import costs_section

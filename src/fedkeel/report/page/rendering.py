@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
-from fedkeel.files import storage_errors, write_durably
+from fedkeel.common.files import storage_errors, write_durably
 from fedkeel.report.page.document import Document
 
 SCRIPTS = ("values.js", "tables.js", "charts.js", "curves.js", "app.js")  # in this order

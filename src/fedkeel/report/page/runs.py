@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, Literal, NamedTuple
 
-from fedkeel.columns import VALIDATION, is_accuracy
+from fedkeel.common.columns import VALIDATION, is_accuracy
 from fedkeel.report.page.document import ColumnLabel, Number, RunColumn, RunCurves
 from fedkeel.report.tables import UNFINISHED, Trial, why_diverged
 

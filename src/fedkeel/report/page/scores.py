@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fedkeel.columns import is_diagnostic
+from fedkeel.common.columns import is_diagnostic
 from fedkeel.report.measures import FINAL, Measure, MetricMeasure, parse_measure, rule_of
 from fedkeel.report.page.document import Table, Verdict
 from fedkeel.report.table_columns import COLUMNS, COST_COLUMNS, SCORE, SECONDS

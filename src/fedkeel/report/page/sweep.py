@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedkeel.columns import is_accuracy
+from fedkeel.common.columns import is_accuracy
 from fedkeel.report.measures import Measure
 from fedkeel.report.page.document import Axis, Chart, Section, Series, Text
 from fedkeel.report.page.runs import short

@@ -10,7 +10,7 @@ they spread.
 
 import sys
 
-from fedkeel.references import add_references
+from fedkeel.common.references import add_references
 from fedkeel.studies.constants.estimate import Estimate
 from fedkeel.studies.constants.findings import Findings
 from fedkeel.studies.constants.fit import Fit

@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedkeel.errors import ConfigError
+from fedkeel.common.errors import ConfigError
 from fedkeel.running.population import Population
-from fedkeel.settings import RunSettings
-from fedkeel.streams import Stream
+from fedkeel.settings.run_settings import RunSettings
 from fedkeel.studies.constants.estimate import Estimate, largest, smallest
 from fedkeel.studies.constants.fit import Fit, fit
 from fedkeel.studies.constants.measurements import GradientMeasurement, MinibatchNoise, SampleGradients
@@ -20,6 +19,7 @@ from fedkeel.studies.constants.notes import PilotFacts, notes
 from fedkeel.studies.constants.pairs import Pair, Quotients, quotients
 from fedkeel.studies.constants.pilot import Trajectory
 from fedkeel.studies.constants.programs import tightest
+from fedkeel.tensors.streams import Stream
 
 
 class Measurements(NamedTuple):

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedkeel.streams import Stream
 from fedkeel.studies.constants.estimate import Estimate
 from fedkeel.studies.constants.pairs import Quotients
 from fedkeel.studies.constants.programs import Floats, Frontier, frontier, lowest
+from fedkeel.tensors.streams import Stream
 from fedkeel.theory import beyond_smoothness as bs
 
 LARGEST_TAU1 = 0.99  # Definition 4.3 asks τ1 < 1; a larger one holds with this too

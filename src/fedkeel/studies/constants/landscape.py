@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedkeel.core.metrics import is_mean_over_samples
 from fedkeel.data.samples import Batch
-from fedkeel.layout import Layout, float_buffers, trainable
-from fedkeel.metrics import is_mean_over_samples
-from fedkeel.settings import RunSettings
-from fedkeel.streams import Stream
-from fedkeel.trees import Tree, call_at, count, each, part, split, take, tensors
-from fedkeel.vector import Vector
+from fedkeel.settings.run_settings import RunSettings
+from fedkeel.tensors.layout import Layout, float_buffers, trainable
+from fedkeel.tensors.streams import Stream
+from fedkeel.tensors.trees import Tree, call_at, count, each, part, split, take, tensors
+from fedkeel.tensors.vector import Vector
 
 _CHUNK = 1000
 _SETTLED = 1e-5  # relative change at which the power iteration stops

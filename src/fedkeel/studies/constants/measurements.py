@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from fedkeel.streams import Stream
+from fedkeel.core.work import Work
 from fedkeel.studies.constants.landscape import ClientLoss, LossLandscape, ModelPoint
-from fedkeel.vector import Vector
-from fedkeel.work import Work
+from fedkeel.tensors.streams import Stream
+from fedkeel.tensors.vector import Vector
 
 
 class GradientMeasurement(NamedTuple):

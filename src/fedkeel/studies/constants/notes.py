@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fedkeel.work import Work
+from fedkeel.core.work import Work
 
 _ZERO = 0.01  # a loss below this share of the first is on its way to zero
 _FALLING = 0.5

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from fedkeel.streams import Stream
 from fedkeel.studies.constants.landscape import ClientLoss, LossGradient, gaussian
 from fedkeel.studies.constants.programs import Floats
-from fedkeel.vector import Vector
+from fedkeel.tensors.streams import Stream
+from fedkeel.tensors.vector import Vector
 
 _NOISE = 64 * np.finfo(np.float64).eps
 _DROWNED = 1e-4  # pairs whose rounding exceeds this share of the largest quotient are left out

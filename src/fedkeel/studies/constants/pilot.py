@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import torch
 
-from fedkeel.errors import ConfigError, Diverged
+from fedkeel.common.errors import ConfigError, Diverged
 from fedkeel.methods.relaxed import Relaxed
 from fedkeel.running.session import Session
 from fedkeel.studies.artifacts import read_or_make, read_part, read_tensors, write_tensors
-from fedkeel.vector import Vector
+from fedkeel.tensors.vector import Vector
 
 _RUNAWAY = 1e6  # a model this many times longer than the first is on its way to infinity
 Progress = Callable[[str, int, int], None]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkeel.errors import ConfigError
+from fedkeel.common.errors import ConfigError
 
 Floats = NDArray[np.float64]
 _SAME = 1e-6  # corners closer than this, in units of the whole frontier, are one

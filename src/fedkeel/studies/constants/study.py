@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedkeel.common.frozen import Count, frozen
 from fedkeel.engines.serial import threads
-from fedkeel.frozen import Count, frozen
-from fedkeel.options import SERIAL, Execution
 from fedkeel.running.manifest import identity_of
 from fedkeel.running.round import RunContext
 from fedkeel.running.session import Session, open_session
-from fedkeel.settings import RunSettings
-from fedkeel.streams import Stream
+from fedkeel.settings.options import SERIAL, Execution
+from fedkeel.settings.run_settings import RunSettings
 from fedkeel.studies.artifacts import open_directory, read_or_make
 from fedkeel.studies.constants import pilot
 from fedkeel.studies.constants.findings import Findings, Measurements, conclude
@@ -40,7 +39,8 @@ from fedkeel.studies.constants.measurements import (
 )
 from fedkeel.studies.constants.pairs import Pair, PairSampling, SampledPairs, sample_pairs
 from fedkeel.studies.constants.pilot import Progress, Trajectory
-from fedkeel.vector import Vector
+from fedkeel.tensors.streams import Stream
+from fedkeel.tensors.vector import Vector
 
 _TINY = 1e-24  # of the first loss: below, a loss counts as zero
 

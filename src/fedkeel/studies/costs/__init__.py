@@ -2,7 +2,7 @@
 
 import sys
 
-from fedkeel.references import add_references
+from fedkeel.common.references import add_references
 from fedkeel.studies.costs.count import MethodCosts, count, small_run
 from fedkeel.studies.costs.disagreements import Disagreement, disagreements
 from fedkeel.studies.costs.printed import PRINTED_COSTS, PrintedCost, Quantity

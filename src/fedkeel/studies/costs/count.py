@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fedkeel.algorithm import Algorithm
+from fedkeel.common.errors import ConfigError
+from fedkeel.core.algorithm import Algorithm
+from fedkeel.core.task import Task
+from fedkeel.core.work import Work
 from fedkeel.data import IID, load
-from fedkeel.errors import ConfigError
 from fedkeel.methods import FedAvg, Stages
 from fedkeel.methods.stages import as_stages
 from fedkeel.models import build
-from fedkeel.settings import RunSettings
+from fedkeel.settings.run_settings import RunSettings
 from fedkeel.studies.costs.timed_run import StageCount, TimedRun
-from fedkeel.task import Task
-from fedkeel.work import Work
 
 _RATES = ("down", "up", "unicast", "broadcast", "gradients", "forwards", "seconds")
 _MEMORIES = ("kept", "stored", "working", "server")

@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fedkeel.algorithm import Facts, Plan
+from fedkeel.core.algorithm import Facts, Plan
+from fedkeel.core.walk import sharp_of
 from fedkeel.methods import Stages
-from fedkeel.options import Execution
 from fedkeel.probes import Divergence
 from fedkeel.probes.divergence import LastModel
-from fedkeel.records import Record, leaves
 from fedkeel.running.round import Row
 from fedkeel.running.session import Session, open_session
-from fedkeel.settings import RunSettings
-from fedkeel.walk import sharp_of
+from fedkeel.settings.options import Execution
+from fedkeel.settings.run_settings import RunSettings
+from fedkeel.tensors.records import Record, leaves
 
 _ONE_THREAD = Execution(engine="serial", threads=1)
 

@@ -8,7 +8,7 @@
 
 import sys
 
-from fedkeel.references import add_references
+from fedkeel.common.references import add_references
 from fedkeel.studies.interaction.settings import GAMMAS, FeatureSettings
 from fedkeel.studies.interaction.study import FeatureSnapshot, features_of, read_interaction, study
 from fedkeel.studies.interaction.tensor import Interaction, interaction

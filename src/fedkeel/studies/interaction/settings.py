@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedkeel.errors import ConfigError
-from fedkeel.frozen import Count, Number, frozen
+from fedkeel.common.errors import ConfigError
+from fedkeel.common.frozen import Count, Number, frozen
 from fedkeel.studies.interaction.tensor import Array, Entries, Interaction, check_correlation, interaction
 
 GAMMAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)

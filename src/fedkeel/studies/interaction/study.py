@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from fedkeel.common.errors import Stopped, StorageError
+from fedkeel.common.files import storage_errors
+from fedkeel.common.interrupts import uninterrupted
+from fedkeel.core.oracle import Oracle
+from fedkeel.core.task import watched
 from fedkeel.data.federation import Batch
-from fedkeel.errors import Stopped, StorageError
-from fedkeel.files import storage_errors
-from fedkeel.interrupts import uninterrupted
-from fedkeel.options import SERIAL, Execution
-from fedkeel.oracle import Oracle
 from fedkeel.probes import Divergence
 from fedkeel.probes.divergence import LastModel
 from fedkeel.running.manifest import identity_of
@@ -26,13 +26,13 @@ from fedkeel.running.recorder import Recorder
 from fedkeel.running.round import Row
 from fedkeel.running.run_directory import RunDirectory, read_manifest
 from fedkeel.running.session import Session, open_session
-from fedkeel.settings import RunSettings
+from fedkeel.settings.options import SERIAL, Execution
+from fedkeel.settings.run_settings import RunSettings
 from fedkeel.studies.artifacts import open_directory, read_or_make, read_part, read_tensors, write_tensors
 from fedkeel.studies.interaction.settings import FeatureSettings
 from fedkeel.studies.interaction.tensor import Array, Interaction, check_components
-from fedkeel.task import watched
-from fedkeel.trees import call_at
-from fedkeel.vector import Vector
+from fedkeel.tensors.trees import call_at
+from fedkeel.tensors.vector import Vector
 
 _RUN = "run"
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkeel.errors import ConfigError
+from fedkeel.common.errors import ConfigError
 
 Array = NDArray[np.float64]
 Entries = Literal["absolute", "signed"]

@@ -9,7 +9,7 @@ seed, so the same first model, cohort positions and (with clients of one size) m
 
 import sys
 
-from fedkeel.references import add_references
+from fedkeel.common.references import add_references
 from fedkeel.studies.stability.local import LocalDistances, local_distances
 from fedkeel.studies.stability.losses import LossDifference
 from fedkeel.studies.stability.replacement import (

@@ -8,14 +8,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from fedkeel.common.errors import ConfigError
 from fedkeel.engines.client import ClientRunner
 from fedkeel.engines.contract import RoundRequest
 from fedkeel.engines.serial import threads
-from fedkeel.errors import ConfigError
-from fedkeel.records import ClientMemory
 from fedkeel.running.round import memories_of, prepare
 from fedkeel.running.session import Session
-from fedkeel.vector import Vector
+from fedkeel.tensors.records import ClientMemory
+from fedkeel.tensors.vector import Vector
 
 _PATH_BYTES = 2**28  # of points that are held at once
 _DECADES = 12

@@ -8,12 +8,12 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from fedkeel.core.oracle import EVALUATION_BATCH
 from fedkeel.data.federation import Batch, Federation
 from fedkeel.engines.serial import threads
-from fedkeel.oracle import EVALUATION_BATCH
 from fedkeel.running.session import Session
-from fedkeel.streams import Stream
-from fedkeel.trees import call_at, count, each, part, split
+from fedkeel.tensors.streams import Stream
+from fedkeel.tensors.trees import call_at, count, each, part, split
 
 
 class LossDifference(NamedTuple):

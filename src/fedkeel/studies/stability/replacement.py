@@ -9,11 +9,11 @@ from typing import Literal, NamedTuple
 
 import torch
 
+from fedkeel.common.errors import ConfigError
 from fedkeel.data.federation import Federation
-from fedkeel.errors import ConfigError
 from fedkeel.running.population import Population
-from fedkeel.settings import RunSettings
-from fedkeel.streams import Stream
+from fedkeel.settings.run_settings import RunSettings
+from fedkeel.tensors.streams import Stream
 
 Replaced = Literal["client", "sample"]
 _EARLY_DRAWS = 20  # clients that the first rounds should have drawn, for a choice among many

@@ -12,20 +12,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from fedkeel.common.errors import ConfigError
+from fedkeel.common.files import storage_errors
 from fedkeel.data.federation import Batch
-from fedkeel.errors import ConfigError
-from fedkeel.files import storage_errors
-from fedkeel.options import SERIAL, Execution
 from fedkeel.probes import Losses
 from fedkeel.running.manifest import identity_of
 from fedkeel.running.round import Row
 from fedkeel.running.session import Session, open_session
-from fedkeel.settings import RunSettings
+from fedkeel.settings.options import SERIAL, Execution
+from fedkeel.settings.run_settings import RunSettings
 from fedkeel.studies.artifacts import open_directory, read_or_make, read_tensors, write_tensors
 from fedkeel.studies.stability.local import LocalDistances, local_distances, measured_rounds
 from fedkeel.studies.stability.losses import LossDifference, loss_difference, loss_points, sample_losses
 from fedkeel.studies.stability.replacement import Replaced, ReplacedClient, candidates, with_replacement
-from fedkeel.vector import Vector
+from fedkeel.tensors.vector import Vector
 
 Progress = Callable[[int, Row | None], None]
 

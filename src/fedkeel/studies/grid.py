@@ -1,0 +1,268 @@
+"""Methods or values × seeds in Python: a function makes each run, and all of them make a table and a verdict.
+
+The function is called with a method (or a value) and a seed and returns what `train` returns, so whatever can
+be written in Python can be compared, and nothing of `train` is declared again here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from fedkeel.common.errors import ConfigError, Diverged
+from fedkeel.common.files import storage_errors
+from fedkeel.common.progress import RunProgress, as_lines
+from fedkeel.core.algorithm import Algorithm
+from fedkeel.experiments.metric_choice import MetricChoice, check_columns
+from fedkeel.methods.stages import Stages
+from fedkeel.report import (
+    ComparisonVerdict,
+    MethodSummary,
+    Trial,
+    find_verdict,
+    parse_measure,
+    reachable_target,
+    summarise,
+)
+from fedkeel.report.choosing import ChosenValue, choose
+from fedkeel.report.inline import inline_chart, inline_table
+from fedkeel.report.page.comparison import runs_document
+from fedkeel.report.page.rendering import write_page
+from fedkeel.report.page.runs import ReportedRun
+from fedkeel.report.table_columns import COLUMNS, parse_columns
+from fedkeel.report.tables import cells, headings, why_diverged
+from fedkeel.running.result import Result
+from fedkeel.running.shown import is_watched, part_of
+
+Method = Algorithm | Stages
+
+
+@dataclass(frozen=True, eq=False)
+class RunGrid:
+    """Runs of several methods or values, each with several seeds. It prints as a table with its verdict.
+
+    `choices` are what was compared, by name; `results` has the result of every run by (name, seed), without
+    the clients' memories; of a run that diverged it is what there was. `measure` is what a run is scored by,
+    `columns` are those of the table; `with_columns` gives the same runs with others.
+    """
+
+    kind: str
+    choices: Mapping[str, Any]
+    results: Mapping[tuple[str, int], Result]
+    trials: tuple[Trial, ...]
+    measure: str
+    given_target: float | None
+    columns: tuple[str, ...] = COLUMNS
+
+    def with_columns(self, columns: str | Iterable[str]) -> RunGrid:
+        """Return the same runs with other columns in their table and page, as "top,rounds_to_target"."""
+        asked = parse_columns(columns)
+        check_columns(asked, [row for trial in self.trials for row in trial.rows])
+        return replace(self, columns=asked)
+
+    @property
+    def target(self) -> float | None:
+        """Return the accuracy to reach: the one given, else the highest that every run has at its end."""
+        if self.given_target is not None:
+            return self.given_target
+        return reachable_target(self.trials, parse_measure(self.measure).metric)
+
+    @property
+    def table(self) -> list[MethodSummary]:
+        """Return a line per method or value: mean and spread over seeds, and what it took to the target."""
+        return summarise(self.trials, self.target, parse_measure(self.measure), self.columns)
+
+    @property
+    def verdict(self) -> ComparisonVerdict:
+        """Return which is best, by how much, with intervals that hold over all pairs."""
+        return find_verdict(self.trials, parse_measure(self.measure))
+
+    @property
+    def best(self) -> Any:
+        """Return the method or value with the highest mean score; None where none is without a diverged seed.
+
+        It is chosen by validation data where the runs have some. Else it is chosen by the test set, and its
+        accuracy there flatters: `chosen.note` says which.
+        """
+        return None if self.chosen.value is None else self.choices[self.chosen.value]
+
+    @property
+    def chosen(self) -> ChosenValue:
+        """Return by what the best was chosen."""
+        return choose(self.trials, parse_measure(self.measure))
+
+    def save_page(self, path: str | Path) -> Path:
+        """Write table, verdict, curves and all else that is known of the runs as one HTML file."""
+        settings = f"{len(self.choices)} {self.kind}s, {len(self.results)} runs, made in Python"
+        document = runs_document(
+            ", ".join(self.choices),
+            [self._reported(trial) for trial in self.trials],
+            verdict=self.verdict,
+            target=self.target,
+            commands=[f"fedkeel.{'compare' if self.kind == 'method' else 'sweep'}(…) in Python"],
+            settings=settings,
+            columns=self.columns,
+            subject=self.kind,
+        )
+        path = Path(path)
+        with storage_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        return write_page(document, path)
+
+    def _reported(self, trial: Trial) -> ReportedRun:
+        result = self.results[trial.method, trial.seed]
+        rows = () if result.client_table is None else result.client_table.rows
+        directory = None if result.run_dir is None else str(result.run_dir)
+        return ReportedRun(trial, result.manifest, clients=rows, directory=directory)
+
+    def __repr__(self) -> str:
+        return f"{as_lines(self._headings(), self._cells())}\n\n{self._conclusion()}"
+
+    def _repr_html_(self) -> str:
+        table = inline_table(self._headings(), self._cells())
+        chart = inline_chart(self.trials, parse_measure(self.measure).metric)
+        return f"{table}<p>{escape(self._conclusion())}</p>{chart}"
+
+    def _conclusion(self) -> str:
+        """Return the verdict; of a sweep also the best value, and by what it was chosen."""
+        best = f"\nBest: {self.chosen.value or 'none'} ({self.chosen.note})" if self.kind == "value" else ""
+        return f"{self.verdict.sentence}{best}"
+
+    def _headings(self) -> list[str]:
+        return [self.kind, *headings(self.target, parse_measure(self.measure), self.columns)[1:]]
+
+    def _cells(self) -> list[list[str]]:
+        return [list(cells(line, self.columns)) for line in self.table]
+
+
+def compare(
+    run: Callable[[Any, int], Result],
+    methods: Iterable[Method] | Mapping[str, Method],
+    *,
+    seeds: int | Sequence[int] = 3,
+    measure: str = "final",
+    metric: str | None = None,
+    mode: str | None = None,
+    target: float | None = None,
+    columns: str | Iterable[str] = COLUMNS,
+    progress: bool | None = None,
+) -> RunGrid:
+    """Compare methods over seeds: `run(method, seed)` trains each, as with `train(…, method, …, seed=seed)`.
+
+    Args:
+        run: called with a method and a seed; returns what `train` returns. Let the seed decide all that shall
+            vary (the split, the first weights): it is shared by all methods.
+        methods: the methods, or names and methods.
+        seeds: how many (0, 1, 2, …), or which.
+        measure: what a run is scored by: "final", "last:K", "top", "smoothed:K" or "mean:A:B" of the metric,
+            or of any column of the history, as in "mean:0.5:1 of diversity (min)".
+        metric: a metric of the task, or "loss"; by default the accuracy, or the loss of a task without one.
+        mode: "max" where more of the metric is better, else "min"; that of well-known metrics is known.
+        target: the value whose cost is counted; by default the highest accuracy that every run reached.
+        columns: the table's: "accuracy" (by the measure), any measure, "seconds", "rounds_to_target",
+            "bytes_to_target", "gradients_to_target", "seconds_to_target"; a text with commas, or a list.
+        progress: show how far it is. By default only on a terminal (on stderr) and in a notebook.
+    """
+    named = _named(_checked_many("methods", methods), repr)
+    for method in named.values():
+        if not isinstance(method, Algorithm | Stages):
+            raise ConfigError(f"compare: {method!r} is not a method: give one, as in FedAvg()")
+    scored = MetricChoice.of(measure, metric, mode, columns)
+    return _play("method", run, named, seeds=seeds, scored=scored, target=target, progress=progress)
+
+
+def sweep(
+    run: Callable[[Any, int], Result],
+    values: Iterable[Any] | Mapping[str, Any],
+    *,
+    seeds: int | Sequence[int] = 3,
+    measure: str = "final",
+    metric: str | None = None,
+    mode: str | None = None,
+    target: float | None = None,
+    columns: str | Iterable[str] = COLUMNS,
+    progress: bool | None = None,
+) -> RunGrid:
+    """Train with several values of whatever `run(value, seed)` makes of them; all else is as in `compare`."""
+    named = _named(_checked_many("values", values), str)
+    scored = MetricChoice.of(measure, metric, mode, columns)
+    return _play("value", run, named, seeds=seeds, scored=scored, target=target, progress=progress)
+
+
+def _play(
+    kind: str,
+    run: Callable[[Any, int], Result],
+    choices: dict[str, Any],
+    *,
+    seeds: int | Sequence[int],
+    scored: MetricChoice,
+    target: float | None,
+    progress: bool | None,
+) -> RunGrid:
+    """Make the runs, seed after seed, so that a first impression of all comes early."""
+    if not callable(run):
+        raise ConfigError(
+            f"run = {run!r}: give a function of a {kind} and a seed that returns train's result, first"
+        )
+    numbers = list(range(seeds)) if isinstance(seeds, int) else list(_checked_many("seeds", seeds))
+    if not choices or not numbers or len(set(numbers)) < len(numbers):
+        raise ConfigError(f"nothing to run, or twice the same: {kind}s {list(choices)}, seeds {numbers}")
+    plan = [(name, seed) for seed in numbers for name in choices]
+    results: dict[tuple[str, int], Result] = {}
+    trials: dict[tuple[str, int], Trial] = {}
+
+    def made() -> RunGrid:
+        ordered = sorted(trials, key=lambda key: list(choices).index(key[0]))
+        listed = tuple(trials[key] for key in ordered)
+        return RunGrid(kind, choices, results, listed, scored.text(listed), target, scored.columns)
+
+    shown = is_watched() if progress is None else progress
+    display = RunProgress([f"{name}, seed {seed}" for name, seed in plan], 0, stderr=True) if shown else None
+    with display or nullcontext():
+        for index, (name, seed) in enumerate(plan):
+            try:
+                with part_of(display, index):
+                    result, problem = _checked(run(choices[name], seed), name, seed), None
+            except Diverged as diverged:
+                result, problem = diverged.result, str(diverged)
+            except (Exception, KeyboardInterrupt) as other:
+                other.comparison = made()  # type: ignore[union-attr]
+                raise
+            results[name, seed] = replace(result, memories={})
+            trials[name, seed] = Trial(name, seed, result.history, problem)
+            scored.check(result.history)
+            if display is not None:
+                state = "diverged" if why_diverged(trials[name, seed]) else "done"
+                display.end(index, state, None, rounds=len(result.history))
+    return made()
+
+
+def _checked(result: object, name: str, seed: int) -> Result:
+    if not isinstance(result, Result):
+        raise ConfigError(
+            f"{name}, seed {seed}: the function returned {type(result).__name__}: give train's result"
+        )
+    return result
+
+
+def _checked_many(name: str, given: Any) -> Any:
+    """Return what is to be gone through; refuse a single thing, and a text, which has letters."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ConfigError(f"{name} = {given!r}: give several in a list, as in [{given!r}]")
+    return given
+
+
+def _named(given: Iterable[Any] | Mapping[str, Any], spell: Callable[[Any], str]) -> dict[str, Any]:
+    if isinstance(given, Mapping):
+        return {str(name): value for name, value in given.items()}
+    named: dict[str, Any] = {}
+    for value in given:
+        if named.setdefault(spell(value), value) is not value:
+            raise ConfigError(
+                f"{spell(value)} is given twice: leave one out, or name them: {{'a': …, 'b': …}}"
+            )
+    return named

@@ -1,0 +1,219 @@
+"""The robustness study: methods × reducers × attacks × seeds, each a run of its own, all resumable."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any, NamedTuple
+
+from fedkeel.common.columns import ATTACK_SUCCESS
+from fedkeel.common.errors import ConfigError
+from fedkeel.common.references import add_references
+from fedkeel.experiments.experiment import Experiment
+from fedkeel.experiments.expression import parse_attack, parse_reducer
+from fedkeel.experiments.placement import ONE_BY_ONE, Placement
+from fedkeel.experiments.run_all import RunEvents, run_all
+from fedkeel.experiments.sections import check_text
+from fedkeel.report.measures import Measure, parse_measure
+from fedkeel.report.tables import Trial, score
+from fedkeel.studies.artifacts import open_directory
+from fedkeel.studies.comparison import SPEED_ONLY, Comparison, PlannedRun
+from fedkeel.studies.sweep import value_folder
+
+REDUCERS = (
+    "Mean",
+    "Median",
+    "TrimmedMean(0.3)",
+    "NormClip",
+    "Krum(0.3)",
+    "MultiKrum(0.3)",
+    "GeometricMedian",
+)
+ATTACKS = (
+    "SignFlip(0.2, scale=5)",
+    "RandomNoise(0.2)",
+    "LabelFlip(0.2)",
+    "Scaling(0.2, factor=100)",
+    "Backdoor(0.2)",
+    "Collusion(0.2)",
+)
+CLEAN = "none"
+OPEN = 0.2  # the part of triggered samples for which a backdoor opens that counts as open
+
+
+class Combination(NamedTuple):
+    """What a run is of: a method, a reducer, and an attack, or `CLEAN`."""
+
+    method: str
+    reducer: str
+    attack: str
+
+    def __str__(self) -> str:
+        return f"{self.method}, {self.reducer}, {self.attack}"
+
+
+class RobustnessStudy(NamedTuple):
+    """Methods, reducers and attacks as texts, seeds, and the experiment that all runs share.
+
+    Every method is also run without attack, and with the mean.
+    """
+
+    methods: tuple[str, ...]
+    reducers: tuple[str, ...]
+    attacks: tuple[str, ...]
+    seeds: tuple[int, ...]
+    base: Experiment
+    measure: str = "final"
+
+    @classmethod
+    def of(
+        cls,
+        methods: Sequence[str],
+        base: Experiment,
+        *,
+        reducers: Sequence[str] = REDUCERS,
+        attacks: Sequence[str] = ATTACKS,
+        seeds: int = 3,
+        measure: str = "final",
+    ) -> RobustnessStudy:
+        """Check what is combined, and that every combination makes a run."""
+        if base.attack is not None or base.reducer is not None:
+            key = "attack" if base.attack is not None else "reducer"
+            raise ConfigError(
+                f"study robustness: the experiment has {key} = {getattr(base, key)!r}: name what is compared "
+                f"with --{key}"
+            )
+        named = Comparison.of(methods, 1, base, measure, ("accuracy",)).methods
+        rules = _distinct("reducer", parse_reducer, ["Mean", *reducers])
+        hostile = _distinct("attack", parse_attack, attacks)
+        if not hostile:
+            raise ConfigError("study robustness: no attack: name one, as in --attack 'SignFlip(0.2)'")
+        return cls(named, rules, hostile, tuple(range(seeds)), base, str(parse_measure(measure)))
+
+    @property
+    def score(self) -> Measure:
+        """Return what a run is scored by."""
+        return parse_measure(self.measure)
+
+    @property
+    def combinations(self) -> list[Combination]:
+        """Return all combinations, those without attack first."""
+        return [
+            Combination(method, reducer, attack)
+            for attack in (CLEAN, *self.attacks)
+            for method in self.methods
+            for reducer in self.reducers
+        ]
+
+    def experiment(self, which: Combination, seed: int) -> Experiment:
+        """Return what one run trains."""
+        return self.base.model_copy(
+            update={
+                "method": which.method,
+                "reducer": repr(parse_reducer(which.reducer)),
+                "attack": None if which.attack == CLEAN else repr(parse_attack(which.attack)),
+                "seed": seed,
+            }
+        )
+
+    def jobs(self, out: Path) -> list[PlannedRun]:
+        """Return the runs, seed after seed, so that a first impression of all comes early."""
+        return [self._job(out, which, seed) for seed in self.seeds for which in self.combinations]
+
+    def _job(self, out: Path, which: Combination, seed: int) -> PlannedRun:
+        made = self.experiment(which, seed)
+        names = (made.attack or CLEAN, str(made.reducer), made.method)
+        return PlannedRun(str(which), made, out.joinpath(*map(value_folder, names), f"seed-{seed}"))
+
+    def settings(self) -> dict[str, Any]:
+        """Return what all its runs share; what is combined, seeds and rounds may grow."""
+        free = {*SPEED_ONLY, "seed", "method"}
+        return {key: part for key, part in self.base.table().items() if key not in free}
+
+
+def play_robustness(
+    study: RobustnessStudy,
+    out: Path,
+    *,
+    placement: Placement = ONE_BY_ONE,
+    events: RunEvents | None = None,
+) -> dict[Combination, list[Trial]]:
+    """Run what is not run yet; return the runs of each combination, seed by seed."""
+    open_directory(out, "robustness study", study.settings())
+    jobs = study.jobs(out)
+    found = run_all(jobs, out, placement, events)
+    trials = [found[job.directory] for job in jobs]
+    count = len(study.combinations)
+    return {which: trials[index::count] for index, which in enumerate(study.combinations)}
+
+
+def robustness_findings(
+    study: RobustnessStudy, trials: Mapping[Combination, Sequence[Trial]], *, margin: float = 0.05
+) -> dict[str, Any]:
+    """Return what came out, as plain values: a line per combination, and what holds out against what.
+
+    A combination holds out where no run diverged, its mean accuracy lies at most `margin` below that of the
+    same method with the mean and without attack, and a backdoor opens for less than a fifth of the samples.
+    """
+    clean = {
+        method: _mean(
+            score(trial, study.score) for trial in trials[Combination(method, study.reducers[0], CLEAN)]
+        )
+        for method in study.methods
+    }
+    lines = [_line(study, which, trials[which], clean[which.method], margin) for which in study.combinations]
+    return {
+        "measure": study.score.label,
+        "margin": margin,
+        "seeds": list(study.seeds),
+        "clean": clean,
+        "lines": lines,
+        "held_by": {attack: _held(lines, attack, study.methods) for attack in study.attacks},
+    }
+
+
+def _line(
+    study: RobustnessStudy,
+    which: Combination,
+    trials: Sequence[Trial],
+    clean: float | None,
+    margin: float,
+) -> dict[str, Any]:
+    scores = [score(trial, study.score) for trial in trials]
+    known = [one for one in scores if one is not None]
+    mean = _mean(scores)
+    success = _mean(trial.rows[-1].get(ATTACK_SUCCESS) if trial.rows else None for trial in trials)
+    held = mean is not None and clean is not None and mean >= clean - margin and len(known) == len(scores)
+    return {
+        **which._asdict(),
+        "scores": scores,
+        "mean": mean,
+        "deviation": stdev(known) if len(known) > 1 else None,
+        "success": success,
+        "diverged": len(scores) - len(known),
+        "holds": held and (success is None or success < OPEN),
+    }
+
+
+def _held(lines: Sequence[Mapping[str, Any]], attack: str, methods: Sequence[str]) -> dict[str, list[str]]:
+    """Return the reducers with which each method holds out against an attack."""
+    held = [line for line in lines if line["attack"] == attack and line["holds"]]
+    return {method: [line["reducer"] for line in held if line["method"] == method] for method in methods}
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [one for one in values if one is not None]
+    return fmean(known) if known else None
+
+
+def _distinct(kind: str, parse: Callable[[str], Any], texts: Sequence[str]) -> tuple[str, ...]:
+    """Check expressions; return each value once, as it was written first."""
+    made: dict[str, str] = {}
+    for text in texts:
+        made.setdefault(repr(check_text(f"--{kind}", parse, text)), text)
+    return tuple(made.values())
+
+
+add_references("studies", sys.modules[__name__])

@@ -1,0 +1,1 @@
+"""Flat vectors, records and trees of tensors, and keyed random streams."""
