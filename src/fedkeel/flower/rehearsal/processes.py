@@ -108,6 +108,10 @@ def _reap(processes: Sequence[Process]) -> None:
                 del _started[one.pid]
 
 
+_LOOKS, _PAUSE = 20, 0.005  # at a process that has memory and no environment yet
+_MEMORY = 20  # the field of a process's size
+
+
 def _marked(mark: str) -> set[int]:
     """Return the processes that have a variable in their environment; those that have ended have none."""
     if _PROC.is_dir():
@@ -118,10 +122,17 @@ def _marked(mark: str) -> set[int]:
 
 
 def _environment(pid: int) -> list[bytes]:
-    try:
-        return (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
-    except OSError:  # another user's, or ended meanwhile
-        return []
+    """Return the variables of a process; one that is just being started has none for a moment."""
+    for _ in range(_LOOKS):
+        try:
+            found = (_PROC / str(pid) / "environ").read_bytes()
+        except OSError:  # another user's, or ended meanwhile
+            return []
+        fields = [] if found else _fields(pid)
+        if found or not fields or fields[_MEMORY] == "0":  # the kernel's own and those that have ended
+            return found.split(b"\0")
+        time.sleep(_PAUSE)
+    return []
 
 
 def _look_up(pid: int) -> tuple[str, str]:
