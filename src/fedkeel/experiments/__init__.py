@@ -1,7 +1,8 @@
 """Experiments as files and expressions, and the one loop over many runs."""
 
-COMPARISON_FILE = "comparison.toml"  # marks the directory of a comparison
-OUTCOME_FILE = "outcome.json"  # its numbers and its text, read by `fedkeel show`
-OUTCOME_TEXT = "outcome.txt"  # marks the directory of a reproduced table or figure
-STUDY_FILE = "study.json"  # marks the directory of a study, a sweep or a search
-COMMAND_FILE = "command.json"  # beside it: the command that began it, with which it goes on
+STUDY_FILE = "study.json"  # marks the directory of a study: which it is, its settings and its plan
+RESULT_FILE = "result.json"  # beside it: what it came to
+PAGE_FILE = "page.html"
+COMPARISON_FILE = "comparison.toml"  # marks the directory of a comparison of version 0.1
+OUTCOME_FILE = "outcome.json"  # the numbers and the text of a reproduced table or figure
+OUTCOME_TEXT = "outcome.txt"

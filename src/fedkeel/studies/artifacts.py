@@ -20,26 +20,46 @@ from fedkeel.common.errors import StorageError
 from fedkeel.common.files import make_directory, read_whole, storage_errors, write_durably
 from fedkeel.common.jsonfiles import json_text, sealed
 from fedkeel.common.tomlfile import flat
-from fedkeel.experiments import COMMAND_FILE
+from fedkeel.experiments import COMPARISON_FILE
 from fedkeel.experiments import STUDY_FILE as FILE
 from fedkeel.studies.description import read_description
 
+FORMAT = 2  # of study.json: with the plan of the study
+COMPARISON = "comparison"
 _DIGEST_LENGTH = 65  # of the line that a part begins with, its end included
 
 
-def open_directory(directory: Path, kind: str, settings: Mapping[str, Any]) -> None:
+def open_directory(
+    directory: Path,
+    kind: str,
+    settings: Mapping[str, Any],
+    *,
+    plan: Mapping[str, Any] | None = None,
+    command: str | None = None,
+    begin: bool = True,
+) -> None:
     """Begin or continue a study in a directory; refuse one that holds other settings, or other files.
 
-    What may grow from one call to the next (pairs, values, trials) is no part of `settings`. A directory in
-    which nothing is finished yet may be used with any settings.
+    What may grow from one call to the next (pairs, values, trials) is no part of `settings`; the `plan` has
+    all of it, and `command` is the line that makes it. A directory in which nothing is finished yet may be
+    used with any settings. Without `begin` it is only checked.
     """
     now = json.loads(json.dumps({"study": kind, "settings": dict(settings)}))
     with storage_errors(directory):
-        before = _description(directory)
-        if before is None:
-            make_directory(directory)
-            write_durably(directory / FILE, json_text(sealed(now), indent=2).encode())
-            return
+        before = _description(directory, kind)
+    if before is not None:
+        _check_same(directory, before, now)
+    whole = now if plan is None else {"format": FORMAT, **now, "plan": dict(plan), "command": command}
+    if not begin or (before is not None and plan is None):
+        return
+    with storage_errors(directory):
+        make_directory(directory)
+        write_durably(directory / FILE, json_text(sealed(whole), indent=2).encode())
+
+
+def _check_same(directory: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuse a directory of another study."""
+    kind = now["study"]
     if before["study"] != kind:
         raise StorageError(
             f"{directory} holds {_with_article(before['study'])}, not {_with_article(kind)}: "
@@ -66,7 +86,12 @@ def read_or_make(
         if on_read is not None:
             on_read()
         return found
-    text = json.dumps(make())
+    return write_part(path, make())
+
+
+def write_part(path: Path | None, part: Any) -> Any:
+    """Write a part, where a path is given; return it as it is read."""
+    text = json.dumps(part)
     if path is not None:
         _write(path, text.encode())
     return json.loads(text)
@@ -109,13 +134,15 @@ def _read(path: Path) -> bytes | None:
     return content
 
 
-def _description(directory: Path) -> dict[str, Any] | None:
+def _description(directory: Path, kind: str) -> dict[str, Any] | None:
     """Return which study a directory holds, with its settings; None where nothing is finished in it."""
     names = sorted(path.name for path in directory.iterdir()) if directory.exists() else []
-    begun = [name for name in names if name not in (FILE, COMMAND_FILE) and not name.startswith(".")]
+    begun = [name for name in names if name != FILE and not name.startswith(".")]
     if not begun:
         return None
     if FILE not in names:
+        if COMPARISON_FILE in names and kind == COMPARISON:  # of version 0.1: its runs check their settings
+            return None
         raise StorageError(f"{directory}: holds {begun[0]} and no study: choose an empty or new directory")
     return read_description(directory)
 

@@ -1,134 +1,224 @@
-"""Comparisons: methods × seeds below one directory, each run in a directory of its own, all resumable."""
+"""Comparisons: methods × seeds, each run in a directory of its own."""
 
 from __future__ import annotations
 
-import hashlib
-import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from fedkeel.common.errors import ConfigError, Diverged, StorageError
-from fedkeel.common.files import make_directory, storage_errors, write_durably
 from fedkeel.common.jsonfiles import Shape, fitting
-from fedkeel.common.progress import RunsDone
-from fedkeel.common.tomlfile import dump_sealed, flat, inline, read_sealed
+from fedkeel.common.tomlfile import read_sealed
 from fedkeel.experiments import COMPARISON_FILE
 from fedkeel.experiments.experiment import Experiment, ExperimentShape
 from fedkeel.experiments.expression import parse_method, spell_method
-from fedkeel.experiments.placement import ONE_BY_ONE, Placement
-from fedkeel.experiments.run_all import RunEvents, SeveralEvents, run_all
-from fedkeel.experiments.scoring import check_scoring
+from fedkeel.experiments.folders import method_folder
+from fedkeel.experiments.kept_runs import reported_run
+from fedkeel.experiments.planned_run import PlannedRun, changes
+from fedkeel.experiments.scoring import check_measures, check_scoring
+from fedkeel.report import find_verdict, reachable_target, summarise
 from fedkeel.report.measures import Measure, parse_measure
-from fedkeel.report.table_columns import COLUMNS, parse_columns
-from fedkeel.report.tables import UNFINISHED, Trial
-from fedkeel.running.run_directory import count_rows, is_whole, read_rows
-from fedkeel.settings.options import Execution
+from fedkeel.report.page.document import Table, Text
+from fedkeel.report.page.parts import PageParts, listed
+from fedkeel.report.table_columns import COLUMNS, measure_columns, parse_columns
+from fedkeel.report.tables import MethodSummary, Trial, cells, headings, why_diverged
+from fedkeel.studies.base import Results, Study, Texts, asked
 
-if TYPE_CHECKING:
-    from fedkeel.running.round import Row
+METHODS = 'Method, as scaffold or "relaxed(fedcm, beta=0.1)"; repeatable.'
+MEASURE = (
+    "What counts: final, last:K (mean of the last K rounds), top, smoothed:K (FedInit's), mean:A:B "
+    '(of a part of the run, as 0.5:1); of another column as "final of loss (min)".'
+)
+TABLE_COLUMNS = (
+    "Columns of the table: accuracy (by the measure), any measure, seconds, and rounds_to_target, "
+    "bytes_, gradients_ or seconds_to_target."
+)
 
-SPEED_ONLY = ("rounds", "target", "track", *(name for name in Execution.model_fields if name != "device"))
+
+def _read_measure(given: Any) -> str:
+    return str(parse_measure(given))
 
 
-class PlannedRun(NamedTuple):
-    """One run of a comparison, a sweep or a robustness study: an experiment and where it is kept."""
+def _read_columns(given: Any) -> tuple[str, ...]:
+    return COLUMNS if given is None else parse_columns(given)
 
-    method: str
-    experiment: Experiment
-    directory: Path
+
+MeasureText = Annotated[str, BeforeValidator(_read_measure)]
+ColumnNames = Annotated[tuple[str, ...], BeforeValidator(_read_columns)]
+
+
+class Comparison(Study):
+    """Methods and seeds, and the experiment that all runs share.
+
+    `measure` is what methods are ranked by, `columns` are those of the table.
+    """
+
+    kind: ClassVar = "comparison"
+    command: ClassVar = "compare"
+    about: ClassVar = (
+        "Compare methods over seeds: a table, a verdict with its confidence interval, a page with curves.\n\n"
+        "A seed decides the split, the noise, the first model, the cohorts and the minibatches, and is shared "
+        "by all methods. Without --target, the highest accuracy that every run reached serves."
+    )
+    examples: ClassVar = (
+        "fedkeel compare --method fedavg --method scaffold --method feddyn --seeds 5 --target 0.9",
+        'fedkeel compare --method fedavg --method "relaxed(scaffold, beta=0.1)" --rounds 100 --out runs/relaxed',
+        "fedkeel compare --method fedavg --method fedcm --columns top,smoothed:50,rounds_to_target --target 0.8",
+        "fedkeel compare experiment.toml --method fedavg --method fedcm --json > table.json",
+        "fedkeel compare --method fedavg --method scaffold --on ray --address head:6379 --out /shared/compare",
+    )
+
+    methods: Texts = asked(..., METHODS, flag="--method", metavar="METHOD")
+    measure: MeasureText = asked("final", MEASURE, metavar="RULE")
+    columns: ColumnNames = asked(COLUMNS, TABLE_COLUMNS, metavar="A,B,…")
+    folders: Texts = ()  # of a comparison of version 0.1, where they are not the usual ones
+
+    def checked(self) -> Self:
+        """Check the methods, and that the runs have what is measured."""
+        made = self.changed(methods=distinct_methods(self.methods))
+        runs = [made.experiment_of(method, 0) for method in made.methods]
+        check_scoring(runs, made.measure, made.columns)
+        return made
+
+    def runs(self, out: Path) -> list[PlannedRun]:
+        """Return the runs, seed after seed."""
+        folders = self.folders or tuple(map(method_folder, self.methods))
+        return [
+            PlannedRun(method, self.experiment_of(method, seed), out / name / f"seed-{seed}")
+            for seed in self.all_seeds
+            for method, name in zip(self.methods, folders, strict=True)
+        ]
+
+    def experiment_of(self, method: str, seed: int) -> Experiment:
+        """Return what one run trains; both were checked when the comparison was made."""
+        return self.experiment.model_copy(update={"method": method, "seed": seed})
+
+    def conclude(self, results: Results, out: Path) -> dict[str, Any]:
+        """Return the table, the verdict and the runs."""
+        trials = in_order(self.runs(out), results, self.methods)
+        folders = {(run.method, run.seed): str(run.directory) for run in self.runs(out)}
+        target = self.experiment.target or reachable_target(trials, self.score.metric)
+        return {
+            "command": self.line(),
+            "target": target,
+            "columns": list(self.columns),
+            "methods": [line._asdict() for line in summarise(trials, target, self.score, self.columns)],
+            "verdict": find_verdict(trials, self.score).as_dict(),
+            "runs": [
+                {
+                    "method": trial.method,
+                    "seed": trial.seed,
+                    "directory": folders[trial.method, trial.seed],
+                    "rounds": len(trial.rows),
+                    "accuracy": trial.rows[-1]["accuracy"] if trial.rows else None,
+                    "problem": trial.problem,
+                }
+                for trial in trials
+            ],
+        }
 
     @property
-    def seed(self) -> int:
-        """The run's seed."""
-        return self.experiment.seed
+    def score(self) -> Measure:
+        """Return what a run is scored by."""
+        return parse_measure(self.measure)
 
-    @property
-    def rounds(self) -> int:
-        """How many rounds it has."""
-        return self.experiment.rounds
+    def parts(self, numbers: Mapping[str, Any], out: Path) -> PageParts:
+        """Return the runs as far as they have begun, and how they are compared."""
+        problems = {(one["method"], one["seed"]): one["problem"] for one in numbers["runs"]}
+        runs = [run for run in self.runs(out) if (run.directory / "manifest.json").exists()]
+        trials = {run.directory: run.so_far() for run in runs}
+        trials = {
+            path: trial._replace(problem=problems.get((trial.method, trial.seed), trial.problem))
+            for path, trial in trials.items()
+        }
+        return PageParts(
+            f"{listed(self.methods)} on {self.experiment.data.name}",
+            tuple(
+                reported_run(run.directory, trials[run.directory])
+                for run in sorted(runs, key=lambda run: self.methods.index(run.method))
+            ),
+            commands=(self.line(), self.line_of_run(self.methods[-1], 0)),
+            settings=self.experiment.to_toml(),
+            measure=self.measure,
+            target=self.experiment.target,
+            columns=self.columns,
+        )
 
-    @property
-    def cost(self) -> float:
-        """What a round costs: runs of a plan count alike."""
-        return 1.0
+    def line_of_run(self, method: str, seed: int) -> str:
+        """Return the command line that makes one of its runs again."""
+        return run_line(self.experiment, method, seed)
 
-    @property
-    def sendable(self) -> tuple[Callable[..., Trial], tuple[Any, ...]]:
-        """A function that makes it in another process, and what that takes."""
-        return run_planned, (self.method, self.experiment.table(), str(self.directory))
+    def summary(self, numbers: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return the table and the verdict."""
+        lines = [MethodSummary(**line) for line in numbers["methods"]]
+        table = Table(
+            id="summary",
+            title="",
+            headings=tuple(headings(numbers["target"], self.score, self.columns)),
+            rows=tuple(cells(line, self.columns) for line in lines),
+        )
+        return table, Text(id="verdict", paragraphs=(numbers["verdict"]["sentence"],))
 
-    def __str__(self) -> str:
-        return f"{self.method}, seed {self.seed}"
+    def so_far(self, out: Path) -> Results:
+        """Return the runs as far as they are."""
+        return {run.directory: run.so_far() for run in self.runs(out)}
 
-    def rounds_done(self) -> int:
-        """Return how many rounds are on disk: the lines of its metrics."""
-        return count_rows(self.directory)
+    def with_columns(self, columns: str) -> Self:
+        """Return the comparison with other columns."""
+        return self.changed(columns=columns)
 
-    def finished(self) -> Trial | None:
-        """Return a run that is done already, None where there is something left to do."""
-        rows = self._rows()
-        return None if rows is None else Trial(self.method, self.seed, rows)
-
-    def _rows(self) -> list[dict[str, Any]] | None:
-        if not (self.directory / "model.safetensors").exists() or not is_whole(self.directory):
-            return None
-        rows = read_rows(self.directory)
-        same = _essence(Experiment.load(self.directory)) == _essence(self.experiment)
-        return rows if same and len(rows) == self.experiment.rounds else None
-
-    def run(self, on_row: Callable[[Row], None] | None = None) -> Trial:
-        """Train, or go on, or read what is there; a run that diverges is a result too."""
-        before = self.finished()
-        if before is not None:
-            return before
-        try:
-            result = self.experiment.train(self.directory, resume=True, callback=on_row)
-        except Diverged as problem:
-            return Trial(self.method, self.seed, read_rows(self.directory), str(problem))
-        return Trial(self.method, self.seed, result.history)
-
-
-class _SavedOnce(RunEvents):
-    """Writes what is compared with the first round: a mistake in the settings leaves nothing behind."""
-
-    def __init__(self, comparison: Comparison, out: Path) -> None:
-        self._comparison, self._out, self._saved = comparison, out, False
-
-    def row(self, run: Any, row: Any) -> None:
-        """Write it."""
-        if not self._saved:
-            self._comparison.save(self._out)
-            self._saved = True
-
-    def progress(self, done: RunsDone, rounds: Mapping[Path, int]) -> None:
-        """Write it once a round is on disk."""
-        if any(rounds.values()):
-            self.row(None, None)
+    def refuse(self, results: Results) -> None:
+        """Raise Diverged where runs diverged."""
+        refuse_diverged(list(results.values()))
 
 
-def play(
-    comparison: Comparison, out: Path, placement: Placement | None = None, events: RunEvents | None = None
-) -> list[Trial]:
-    """Run what is not run yet, where `placement` says; return the runs method by method."""
-    jobs = comparison.jobs(out)
-    told = SeveralEvents(_SavedOnce(comparison, out), events or RunEvents())
-    found = run_all(jobs, out, placement or ONE_BY_ONE, told)
-    return [
-        found[job.directory] for job in sorted(jobs, key=lambda job: comparison.methods.index(job.method))
-    ]
+def distinct_methods(methods: Sequence[str]) -> tuple[str, ...]:
+    """Return methods as they are spelled; refuse none, and one that is given twice."""
+    if not methods:
+        raise ConfigError("nothing to compare: name the methods, as in --method fedavg --method scaffold")
+    made: dict[str, str] = {}
+    for text in methods:
+        key = repr(parse_method(text))
+        if key in made:
+            raise ConfigError(f"{text!r} is given twice (as {made[key]!r}): leave one out")
+        made[key] = text
+    return tuple(spell_method(text) for text in methods)
 
 
-def run_planned(label: str, table: Mapping[str, Any], directory: str) -> Trial:
-    """Do one planned run, from what can be sent to another process."""
-    return PlannedRun(label, Experiment.from_table(table), Path(directory)).run()
+def in_order(runs: Sequence[PlannedRun], results: Results, labels: Sequence[str]) -> list[Trial]:
+    """Return the results of runs, method by method or value by value."""
+    ordered = sorted(runs, key=lambda run: labels.index(run.method))
+    return [results[run.directory] for run in ordered]
 
 
-class _ComparisonShape(Shape):
-    """What the file of a comparison must hold; older ones say less."""
+def check_columns(study: Any, trials: Sequence[Trial]) -> None:
+    """Refuse columns that runs, as they are on disk, do not have."""
+    known = {name for trial in trials for row in trial.rows for name in row}
+    rounds = min((len(trial.rows) for trial in trials), default=0)
+    check_measures(measure_columns(study.columns), rounds or study.experiment.rounds, known, "--columns")
+
+
+def refuse_diverged(trials: Sequence[Trial]) -> None:
+    """Raise Diverged where runs diverged."""
+    problems = [(trial, reason) for trial in trials if (reason := why_diverged(trial)) is not None]
+    if problems:
+        first, reason = problems[0]
+        text = f"{len(problems)} of {len(trials)} runs diverged; {first.method}, seed {first.seed}: "
+        raise Diverged(text + reason, round=len(first.rows))
+
+
+def run_line(experiment: Experiment, method: str, seed: int) -> str:
+    """Return the command line that trains a method with an experiment."""
+    settings = [one for one in changes(experiment) if not one.startswith(("seed=", "method="))]
+    words = [f"--set {shlex.quote(setting)}" for setting in settings]
+    return " ".join([f"fedkeel run --method {shlex.quote(method)} --seed {seed}", *words])
+
+
+class _OldComparison(Shape):
+    """What the file of a comparison of version 0.1 holds."""
 
     methods: Annotated[list[str], Field(min_length=1)]
     seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
@@ -138,148 +228,21 @@ class _ComparisonShape(Shape):
     experiment: ExperimentShape
 
     @model_validator(mode="after")
-    def _has_a_folder_for_each(self) -> _ComparisonShape:
+    def _has_a_folder_for_each(self) -> _OldComparison:
         if self.folders is not None and len(self.folders) != len(self.methods):
             raise ValueError(f"there are {len(self.methods)} methods and {len(self.folders)} folders")
         return self
 
 
-class Comparison(NamedTuple):
-    """Methods, each with the name of its directory, and seeds, and the experiment that all runs share.
-
-    `measure` is what methods are ranked by, `columns` are those of the table.
-    """
-
-    methods: tuple[str, ...]
-    folders: tuple[str, ...]
-    seeds: tuple[int, ...]
-    base: Experiment
-    measure: str = "final"
-    columns: tuple[str, ...] = COLUMNS
-
-    @classmethod
-    def of(
-        cls,
-        methods: Sequence[str],
-        seeds: int,
-        base: Experiment,
-        measure: str = "final",
-        columns: str | Sequence[str] = COLUMNS,
-    ) -> Comparison:
-        """Check the methods and compare them on that many seeds; `measure` says what counts."""
-        measure, columns = str(parse_measure(measure)), parse_columns(columns)
-        if not methods:
-            raise ConfigError("nothing to compare: name the methods, as in --method fedavg --method scaffold")
-        made: dict[str, str] = {}
-        for text in methods:
-            key = repr(parse_method(text))
-            if key in made:
-                raise ConfigError(f"{text!r} is given twice (as {made[key]!r}): leave one out")
-            made[key] = text
-        named = tuple(spell_method(text) for text in methods)
-        comparison = cls(named, tuple(map(folder, named)), tuple(range(seeds)), base, measure, columns)
-        check_scoring([comparison.experiment(method, 0) for method in named], measure, columns)
-        return comparison
-
-    def jobs(self, out: Path) -> list[PlannedRun]:
-        """Return the runs, seed after seed, so that a first impression of all methods comes early."""
-        return [
-            PlannedRun(method, self.experiment(method, seed), out / name / f"seed-{seed}")
-            for seed in self.seeds
-            for method, name in zip(self.methods, self.folders, strict=True)
-        ]
-
-    def experiment(self, method: str, seed: int) -> Experiment:
-        """Return what one run trains; both were checked when the comparison was made."""
-        return self.base.model_copy(update={"method": method, "seed": seed})
-
-    @property
-    def score(self) -> Measure:
-        """Return what a run is scored by."""
-        return parse_measure(self.measure)
-
-    def save(self, out: Path) -> None:
-        """Write what is compared, so that the comparison can be resumed and shown."""
-        table = {
-            "methods": list(self.methods),
-            "folders": list(self.folders),
-            "seeds": list(self.seeds),
-            "measure": self.measure,
-            "columns": list(self.columns),
-            "experiment": self.base.table(),
-        }
-        with storage_errors(out):
-            make_directory(out)
-            write_durably(out / COMPARISON_FILE, dump_sealed(table).encode())
-
-    @classmethod
-    def load(cls, out: Path) -> Comparison:
-        """Read a comparison back as it was saved, without checking it again, which would need PyTorch."""
-        try:
-            table = fitting(read_sealed(out / COMPARISON_FILE), _ComparisonShape)
-            methods, seeds = tuple(table["methods"]), tuple(table["seeds"])
-            folders = tuple(table["folders"] if "folders" in table else map(folder, methods))
-            base, measure = Experiment.unchecked(table["experiment"]), table.get("measure", "final")
-            parse_measure(measure)
-            columns = parse_columns(table.get("columns", COLUMNS))
-            return cls(methods, folders, seeds, base, measure, columns)
-        except (OSError, ValueError) as problem:
-            reason = (problem.strerror if isinstance(problem, OSError) else None) or problem
-            raise StorageError(
-                f"{out / COMPARISON_FILE}: cannot be read: {reason}: restore it, or compare anew elsewhere"
-            ) from None
-
-    def command(self) -> str:
-        """Return the command line that makes this comparison again."""
-        return " ".join(
-            [
-                "fedkeel compare",
-                *(f"--method {shlex.quote(method)}" for method in self.methods),
-                f"--seeds {len(self.seeds)}",
-                *([] if self.measure == "final" else [f"--measure {shlex.quote(self.measure)}"]),
-                *([] if self.columns == COLUMNS else [f"--columns {shlex.quote(','.join(self.columns))}"]),
-                *self._settings(),
-            ]
-        )
-
-    def command_of_run(self, method: str, seed: int) -> str:
-        """Return the command line that makes one of its runs again."""
-        return " ".join([f"fedkeel run --method {shlex.quote(method)} --seed {seed}", *self._settings()])
-
-    def _settings(self) -> list[str]:
-        return [f"--set {shlex.quote(setting)}" for setting in changes(self.base) if setting[:5] != "seed="]
-
-
-def kept_trials(comparison: Comparison, directory: Path) -> list[Trial]:
-    """Return the runs of a comparison as far as they are."""
-    trials = []
-    for job in comparison.jobs(directory):
-        rows = read_rows(job.directory)
-        missing = len(rows) < comparison.base.rounds
-        trials.append(Trial(job.method, job.seed, rows, UNFINISHED if missing else None))
-    return sorted(trials, key=lambda trial: comparison.methods.index(trial.method))
-
-
-def changes(experiment: Experiment) -> list[str]:
-    """Return the settings that make an experiment of the default one."""
-    default = flat(Experiment().table())
-    given = flat(experiment.table())
-    return [f"{key}={_shown(value)}" for key, value in given.items() if default.get(key) != value]
-
-
-def folder(method: str) -> str:
-    """Return a directory's name for a method: readable, and of its own for every setting."""
-    name = re.sub(r"[^a-z0-9.]+", "-", method.lower()).strip("-.")
-    if name == method.lower():
-        return name
-    return f"{name[:48]}-{hashlib.sha256(repr(parse_method(method)).encode()).hexdigest()[:6]}"
-
-
-def _essence(experiment: Experiment) -> dict[str, Any]:
-    """Return what the rows depend on; methods may be written in several ways."""
-    table = {key: value for key, value in experiment.table().items() if key not in SPEED_ONLY}
-    return {**table, "method": repr(experiment.algorithm())}
-
-
-def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else inline(value)
+def read_old_comparison(directory: Path) -> dict[str, Any]:
+    """Return the plan of a comparison of version 0.1."""
+    file = directory / COMPARISON_FILE
+    try:
+        table = fitting(read_sealed(file), _OldComparison)
+        parse_measure(table.get("measure", "final"))
+        return {**table, "seeds": len(table["seeds"])}
+    except (OSError, ValueError) as problem:
+        reason = (problem.strerror if isinstance(problem, OSError) else None) or problem
+        raise StorageError(
+            f"{file}: cannot be read: {reason}: restore it, or compare anew elsewhere"
+        ) from None

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedkeel.report.page.document import Axis, Chart, Section, Series, Table, Text
+from fedkeel.report.page.document import Axis, Chart, Section, Series, Table, Text, Verdict
 from fedkeel.report.page.runs import short
+from fedkeel.studies.measured import several as _several
 
 HEADINGS = ("value", "from", "to", "samples", "how")
 _SYMBOLS = {
@@ -108,3 +109,19 @@ def _corners(corners: Sequence[Sequence[float]]) -> str:
 def _chart(title: str, x: str, y: str, points: Sequence[Sequence[float]]) -> Chart:
     line = Series(name=y, x=tuple(short(p) for p, _ in points), y=tuple(short(q) for _, q in points))
     return Chart(id=f"{x}-{y}", title=title, x=Axis(label=x), y=Axis(label=y), series=(line,))
+
+
+def constants_verdict(found: Mapping[str, Any]) -> Verdict:
+    """Say what the losses are like: how smooth, how noisy, how unlike clients are, how steep."""
+    constants = found["constants"]
+
+    def told(name: str) -> str:
+        one = constants[name]
+        ends = f" ({constant_text(one['low'])} to {constant_text(one['high'])})"
+        return constant_text(one["value"]) + (ends if one["low"] != one["high"] else "")
+
+    return Verdict(
+        text=f"Along a pilot of {_several(found['pilot_rounds'], 'round')}: smoothness L = {told('L')}, "
+        f"noise of minibatches σ_l² = {told('sigma_l2')}, unlikeness of clients σ_g² = {told('sigma_g2')}, "
+        f"steepness τ1 = {told('tau1')}; in brackets the range of what was seen."
+    )

@@ -11,11 +11,15 @@ from fedkeel.common.jsonfiles import Shape, read_object
 from fedkeel.experiments import STUDY_FILE
 
 
-class _StudyShape(Shape):
+class StudyShape(Shape):
+    """What study.json holds; those of version 0.1 have no plan."""
+
     study: Annotated[str, Field(min_length=1)]
     settings: dict[str, Any]
+    plan: dict[str, Any] | None = None
+    command: str | None = None
 
 
 def read_description(directory: Path) -> dict[str, Any]:
-    """Return which `study` a directory holds, and its `settings`."""
-    return read_object(directory / STUDY_FILE, "restore it, or choose another directory", _StudyShape)
+    """Return which `study` a directory holds, its `settings`, and its `plan` where it has one."""
+    return read_object(directory / STUDY_FILE, "restore it, or choose another directory", StudyShape)

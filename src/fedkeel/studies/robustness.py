@@ -6,21 +6,30 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 from fedkeel.common.columns import ATTACK_SUCCESS
 from fedkeel.common.errors import ConfigError
 from fedkeel.common.references import add_references
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.expression import parse_attack, parse_reducer
-from fedkeel.experiments.placement import ONE_BY_ONE, Placement
-from fedkeel.experiments.run_all import RunEvents, run_all
+from fedkeel.experiments.folders import value_folder
+from fedkeel.experiments.planned_run import SPEED_ONLY, PlannedRun
+from fedkeel.experiments.scoring import check_scoring
 from fedkeel.experiments.sections import check_text
 from fedkeel.report.measures import Measure, parse_measure
+from fedkeel.report.page.document import Table, Text
+from fedkeel.report.page.parts import PageParts
 from fedkeel.report.tables import Trial, score
-from fedkeel.studies.artifacts import open_directory
-from fedkeel.studies.comparison import SPEED_ONLY, Comparison, PlannedRun
-from fedkeel.studies.sweep import value_folder
+from fedkeel.studies.base import Results, Study, Texts, asked
+from fedkeel.studies.comparison import MEASURE, METHODS, MeasureText, distinct_methods
+from fedkeel.studies.measured import study_parts
+from fedkeel.studies.robustness_page import (
+    robustness_grids,
+    robustness_section,
+    robustness_text,
+    robustness_verdict,
+)
 
 REDUCERS = (
     "Mean",
@@ -54,43 +63,55 @@ class Combination(NamedTuple):
         return f"{self.method}, {self.reducer}, {self.attack}"
 
 
-class RobustnessStudy(NamedTuple):
-    """Methods, reducers and attacks as texts, seeds, and the experiment that all runs share.
+class RobustnessStudy(Study):
+    """Methods, reducers and attacks, seeds, and the experiment that all runs share.
 
     Every method is also run without attack, and with the mean.
     """
 
-    methods: tuple[str, ...]
-    reducers: tuple[str, ...]
-    attacks: tuple[str, ...]
-    seeds: tuple[int, ...]
-    base: Experiment
-    measure: str = "final"
+    kind: ClassVar = "robustness study"
+    command: ClassVar = "study robustness"
+    about: ClassVar = (
+        "Accuracy with and without hostile clients, per method and reducer: who holds out against what."
+    )
+    examples: ClassVar = (
+        "fedkeel study robustness --method fedavg --method scaffold --rounds 30 --cohort 20 --out runs/hostile",
+        'fedkeel study robustness --method scaffold --reducer median --reducer "krum(0.3)" '
+        '--attack "SignFlip(0.2)"',
+    )
+    without: ClassVar = ("method", "seed", "reducer", "attack")
 
-    @classmethod
-    def of(
-        cls,
-        methods: Sequence[str],
-        base: Experiment,
-        *,
-        reducers: Sequence[str] = REDUCERS,
-        attacks: Sequence[str] = ATTACKS,
-        seeds: int = 3,
-        measure: str = "final",
-    ) -> RobustnessStudy:
+    methods: Texts = asked(..., METHODS, flag="--method", metavar="METHOD")
+    reducers: Texts = asked(
+        REDUCERS,
+        'Reducer beside the mean, as "TrimmedMean(0.2)"; repeatable. By default all.',
+        flag="--reducer",
+    )
+    attacks: Texts = asked(
+        ATTACKS,
+        'Attack, as "SignFlip(share=0.2)"; repeatable. By default all, with 20 %.',
+        flag="--attack",
+    )
+    measure: MeasureText = asked("final", MEASURE, metavar="RULE")
+
+    def checked(self) -> Self:
         """Check what is combined, and that every combination makes a run."""
+        base = self.experiment
         if base.attack is not None or base.reducer is not None:
             key = "attack" if base.attack is not None else "reducer"
             raise ConfigError(
                 f"study robustness: the experiment has {key} = {getattr(base, key)!r}: name what is compared "
                 f"with --{key}"
             )
-        named = Comparison.of(methods, 1, base, measure, ("accuracy",)).methods
-        rules = _distinct("reducer", parse_reducer, ["Mean", *reducers])
-        hostile = _distinct("attack", parse_attack, attacks)
+        methods = distinct_methods(self.methods)
+        check_scoring(
+            [base.model_copy(update={"method": one}) for one in methods], self.measure, ("accuracy",)
+        )
+        hostile = _distinct("attack", parse_attack, self.attacks)
         if not hostile:
             raise ConfigError("study robustness: no attack: name one, as in --attack 'SignFlip(0.2)'")
-        return cls(named, rules, hostile, tuple(range(seeds)), base, str(parse_measure(measure)))
+        rules = _distinct("reducer", parse_reducer, ["Mean", *self.reducers])
+        return self.changed(methods=methods, reducers=rules, attacks=hostile)
 
     @property
     def score(self) -> Measure:
@@ -107,9 +128,9 @@ class RobustnessStudy(NamedTuple):
             for reducer in self.reducers
         ]
 
-    def experiment(self, which: Combination, seed: int) -> Experiment:
+    def experiment_of(self, which: Combination, seed: int) -> Experiment:
         """Return what one run trains."""
-        return self.base.model_copy(
+        return self.experiment.model_copy(
             update={
                 "method": which.method,
                 "reducer": repr(parse_reducer(which.reducer)),
@@ -118,35 +139,48 @@ class RobustnessStudy(NamedTuple):
             }
         )
 
-    def jobs(self, out: Path) -> list[PlannedRun]:
-        """Return the runs, seed after seed, so that a first impression of all comes early."""
-        return [self._job(out, which, seed) for seed in self.seeds for which in self.combinations]
+    def runs(self, out: Path) -> list[PlannedRun]:
+        """Return the runs, seed after seed."""
+        return [self._run(out, which, seed) for seed in self.all_seeds for which in self.combinations]
 
-    def _job(self, out: Path, which: Combination, seed: int) -> PlannedRun:
-        made = self.experiment(which, seed)
+    def _run(self, out: Path, which: Combination, seed: int) -> PlannedRun:
+        made = self.experiment_of(which, seed)
         names = (made.attack or CLEAN, str(made.reducer), made.method)
         return PlannedRun(str(which), made, out.joinpath(*map(value_folder, names), f"seed-{seed}"))
 
-    def settings(self) -> dict[str, Any]:
+    def shared(self) -> dict[str, Any]:
         """Return what all its runs share; what is combined, seeds and rounds may grow."""
         free = {*SPEED_ONLY, "seed", "method"}
-        return {key: part for key, part in self.base.table().items() if key not in free}
+        return {key: part for key, part in self.experiment.table().items() if key not in free}
 
+    def by_combination(self, results: Results, out: Path) -> dict[Combination, list[Trial]]:
+        """Return the runs of each combination, seed by seed."""
+        trials = [results[run.directory] for run in self.runs(out)]
+        count = len(self.combinations)
+        return {which: trials[index::count] for index, which in enumerate(self.combinations)}
 
-def play_robustness(
-    study: RobustnessStudy,
-    out: Path,
-    *,
-    placement: Placement = ONE_BY_ONE,
-    events: RunEvents | None = None,
-) -> dict[Combination, list[Trial]]:
-    """Run what is not run yet; return the runs of each combination, seed by seed."""
-    open_directory(out, "robustness study", study.settings())
-    jobs = study.jobs(out)
-    found = run_all(jobs, out, placement, events)
-    trials = [found[job.directory] for job in jobs]
-    count = len(study.combinations)
-    return {which: trials[index::count] for index, which in enumerate(study.combinations)}
+    def conclude(self, results: Results, out: Path) -> dict[str, Any]:
+        """Return what came out."""
+        return robustness_findings(self, self.by_combination(results, out))
+
+    def parts(self, numbers: Mapping[str, Any], out: Path) -> PageParts:
+        """Return its charts and tables."""
+        title = f"Robustness of {', '.join(numbers['clean'])}"
+        return study_parts(title, robustness_verdict(numbers), [robustness_section(numbers)], out)
+
+    def summary(self, numbers: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return a grid for each method, and what holds out."""
+        grids = robustness_grids(numbers)
+        return (
+            *(
+                Table(id=f"grid-{index}", title=method, headings=headings, rows=tuple(rows))
+                for index, (method, (headings, rows)) in enumerate(grids.items())
+            ),
+            Text(id="held", paragraphs=tuple(robustness_text(numbers))),
+        )
+
+    def refuse(self, results: Results) -> None:
+        """Raise nothing: a run that diverges under an attack is what the study is about."""
 
 
 def robustness_findings(
@@ -167,7 +201,7 @@ def robustness_findings(
     return {
         "measure": study.score.label,
         "margin": margin,
-        "seeds": list(study.seeds),
+        "seeds": list(study.all_seeds),
         "clean": clean,
         "lines": lines,
         "held_by": {attack: _held(lines, attack, study.methods) for attack in study.attacks},

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fedkeel.report.page.document import Axis, Chart, Section, Series, Table, Text
+from fedkeel.report.page.document import Axis, Chart, Section, Series, Table, Text, Tone, Verdict
 from fedkeel.report.page.runs import short
+from fedkeel.studies.measured import several as _several
 
 Grid = tuple[tuple[str, ...], list[tuple[str, ...]]]
 
@@ -171,3 +172,24 @@ def _with_deviation(line: Mapping[str, Any]) -> str:
 
 def _gap(line: Mapping[str, Any], clean: float | None) -> str:
     return "" if line["mean"] is None or clean is None else f"{100 * (line['mean'] - clean):+.1f}"
+
+
+def robustness_verdict(found: Mapping[str, Any]) -> Verdict:
+    """Say with which reducers each method holds out against every attack."""
+    held_by = found["held_by"]
+    methods = {
+        method: [
+            reducer
+            for reducer in dict.fromkeys(line["reducer"] for line in found["lines"])
+            if all(reducer in held[method] for held in held_by.values())
+        ]
+        for method in found["clean"]
+    }
+    told = "; ".join(f"{method} with {', '.join(held) or 'none'}" for method, held in methods.items())
+    attacks = _several(len(held_by), "attack")
+    tone: Tone = "good" if all(methods.values()) else "bad" if not any(methods.values()) else "unclear"
+    return Verdict(
+        text=f"What holds out against {'all ' * (len(held_by) > 1)}{attacks}, within "
+        f"{100 * found['margin']:g} points over {_several(len(found['seeds']), 'seed')}: {told}.",
+        tone=tone,
+    )

@@ -1,30 +1,67 @@
-"""Sweeps: one setting over several values and seeds, in parallel processes, each run resumable."""
+"""Sweeps: one setting over several values and seeds, each run resumable."""
 
 from __future__ import annotations
 
-import hashlib
-import re
-import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import BeforeValidator
 
 from fedkeel.common.errors import ConfigError
-from fedkeel.common.files import storage_errors, write_durably
-from fedkeel.common.jsonfiles import json_text, sealed
+from fedkeel.common.jsonfiles import read_object
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.experiments.placement import ONE_BY_ONE, Placement
-from fedkeel.experiments.run_all import RunEvents, run_all
+from fedkeel.experiments.folders import value_folder
+from fedkeel.experiments.kept_runs import reported_run
+from fedkeel.experiments.planned_run import PlannedRun
 from fedkeel.experiments.scoring import check_scoring
-from fedkeel.report import Measure, Trial, parse_measure
-from fedkeel.report.table_columns import COLUMNS, parse_columns
-from fedkeel.studies import sweep_report
-from fedkeel.studies.artifacts import open_directory
-from fedkeel.studies.comparison import SPEED_ONLY, PlannedRun, changes
-from fedkeel.studies.sweep_report import SWEEP_FILE
+from fedkeel.report import Measure, parse_measure
+from fedkeel.report.page.document import Table, Text
+from fedkeel.report.page.parts import PageParts
+from fedkeel.report.page.sweep import sweep_section
+from fedkeel.report.table_columns import COLUMNS, SCORE
+from fedkeel.report.tables import MethodSummary, Trial, cells, headings
+from fedkeel.running.run_directory import read_rows
+from fedkeel.studies.base import Results, Study, asked
+from fedkeel.studies.comparison import (
+    MEASURE,
+    TABLE_COLUMNS,
+    ColumnNames,
+    MeasureText,
+    in_order,
+    refuse_diverged,
+)
+from fedkeel.studies.sweep_report import (
+    SWEEP_FILE,
+    SweepShape,
+    behind,
+    behind_what,
+    describe,
+    how_sure,
+    interval,
+)
+
+OVER = 'What varies: a setting, as work.lr or "method=FedInit(beta={})"; {} stands for the value.'
+VALUES = "Its values, separated by commas (or ; where they hold commas)."
 
 
-class Sweep(NamedTuple):
+def _read_over(given: Any) -> Any:
+    """Read what varies; the option can be repeated, for the sake of `tune`."""
+    if isinstance(given, str):
+        return given
+    if len(given) > 1:
+        raise ConfigError(
+            f"sweep: --over {', '.join(given)}: a sweep varies one setting; `fedkeel tune` searches several"
+        )
+    return given[0]
+
+
+def _read_values(given: Any) -> tuple[str, ...]:
+    parts = given.split(";" if ";" in given else ",") if isinstance(given, str) else map(str, given)
+    return tuple(part.strip() for part in parts)
+
+
+class Sweep(Study):
     """A setting, its values and the seeds; `over` is a key, or a key and a text with {} for the value.
 
     `work.epochs` sweeps K, `method=FedInit(beta={})` β, `data.split=DirichletByClass({})` the heterogeneity,
@@ -32,135 +69,174 @@ class Sweep(NamedTuple):
     compared by, `columns` are those of the table.
     """
 
-    over: str
-    values: tuple[str, ...]
-    seeds: tuple[int, ...]
-    base: Experiment
-    measure: str = "final"
-    columns: tuple[str, ...] = COLUMNS
+    kind: ClassVar = "sweep"
+    command: ClassVar = "sweep"
+    about: ClassVar = (
+        "Run one setting over several values and seeds, in parallel; a table with intervals and a plot."
+    )
+    examples: ClassVar = (
+        'fedkeel sweep --over "method=FedInit(beta={})" --values=-0.1,0,0.05,0.1 --seeds 3 --rounds 40',
+        "fedkeel sweep experiment.toml --over work.epochs --values 1,2,5,10 --parallel 2",
+        'fedkeel sweep --over "data.split=DirichletByClass({})" --values 0.05,0.1,0.6 --method scaffold',
+        "fedkeel sweep --over cohort --values 5,10,20 --on ray --address head:6379 --out /shared/cohorts",
+        'fedkeel sweep --over work.lr --values 0.01,0.1 --probe drift --measure "last:20 of drift (min)"',
+    )
+    without: ClassVar = ("seed",)
 
-    @classmethod
-    def of(
-        cls,
-        over: str,
-        values: Sequence[str],
-        seeds: int,
-        base: Experiment,
-        *,
-        measure: str = "final",
-        columns: str | Sequence[str] = COLUMNS,
-    ) -> Sweep:
-        """Check that every value makes an experiment, and that it has what is measured."""
-        key = over.partition("=")[0].strip()
-        if not any(value.strip() for value in values):
+    over: Annotated[str, BeforeValidator(_read_over)] = asked(..., OVER, metavar="KEY[=TEXT]")
+    values: Annotated[tuple[str, ...], BeforeValidator(_read_values)] = asked(..., VALUES, metavar="A,B,…")
+    measure: MeasureText = asked("final", MEASURE, metavar="RULE")
+    columns: ColumnNames = asked(COLUMNS, TABLE_COLUMNS, metavar="A,B,…")
+
+    def checked(self) -> Self:
+        """Check that every value makes an experiment of its own, and that it has what is measured."""
+        key = self.over.partition("=")[0].strip()
+        if not any(self.values):
             raise ConfigError("sweep: no values: give them, as in --values 0,0.05,0.1")
         if not key:
-            raise ConfigError(f"sweep: --over {over!r}: name a setting, as in --over work.lr")
+            raise ConfigError(f"sweep: --over {self.over!r}: name a setting, as in --over work.lr")
         if key == "seed":
             raise ConfigError(
                 "sweep: --over seed: every value is run with the seeds of --seeds; vary another"
             )
-        stripped = tuple(value.strip() for value in values)
-        measure, columns = str(parse_measure(measure)), parse_columns(columns)
-        made = cls(over, stripped, tuple(range(seeds)), base, measure, columns)
-        made._check()
-        check_scoring([made.experiment(value, 0) for value in stripped], measure, columns)
-        return made
+        self._check_values()
+        runs = [self.experiment_of(value, 0) for value in self.values]
+        check_scoring(runs, self.measure, self.columns)
+        return self
+
+    def _check_values(self) -> None:
+        """Make every experiment; refuse two that are the same."""
+        before: dict[str, str] = {}
+        for index, value in enumerate(self.values):
+            if not value:
+                raise ConfigError(f"sweep: value {index + 1} of {len(self.values)} is empty: leave it out")
+            same = before.setdefault(self.experiment_of(value, 0).to_toml(), value)
+            if same != value or value in self.values[:index]:
+                shown = value if same == value else f"{value} (as {same})"
+                raise ConfigError(f"sweep: the value {shown} is given twice: leave one out")
 
     @property
     def score(self) -> Measure:
         """Return what a run is scored by."""
         return parse_measure(self.measure)
 
-    def command(self) -> str:
-        """Return the command line that makes this sweep again."""
-        comma = ";" if any("," in value for value in self.values) else ","
-        return " ".join(
-            [
-                f"fedkeel sweep --over {shlex.quote(self.over)}",
-                f"--values={shlex.quote(comma.join(self.values))} --seeds {len(self.seeds)}",
-                *([] if self.measure == "final" else [f"--measure {shlex.quote(self.measure)}"]),
-                *([] if self.columns == COLUMNS else [f"--columns {shlex.quote(','.join(self.columns))}"]),
-                *(f"--set {shlex.quote(one)}" for one in changes(self.base) if one[:5] != "seed="),
-            ]
-        )
-
-    def _check(self) -> None:
-        """Make every experiment; refuse two that are the same."""
-        before: dict[str, str] = {}
-        for index, value in enumerate(self.values):
-            if not value:
-                raise ConfigError(f"sweep: value {index + 1} of {len(self.values)} is empty: leave it out")
-            same = before.setdefault(self.experiment(value, 0).to_toml(), value)
-            if same != value or value in self.values[:index]:
-                shown = value if same == value else f"{value} (as {same})"
-                raise ConfigError(f"sweep: the value {shown} is given twice: leave one out")
-
-    def experiment(self, value: str, seed: int) -> Experiment:
+    def experiment_of(self, value: str, seed: int) -> Experiment:
         """Return what one run trains."""
         key, equals, text = self.over.partition("=")
         if equals and "{}" not in text:
             example = "method=FedInit({})" if key == "method" else f"{key}={{}}"
             raise ConfigError(f"sweep: {self.over!r}: put {{}} where the value belongs, as in {example}")
         setting = f"{key}={text.replace('{}', value) if equals else value}"
-        return self.base.with_settings([setting, f"seed={seed}"])
+        return self.experiment.with_settings([setting, f"seed={seed}"])
 
-    def jobs(self, out: Path) -> list[PlannedRun]:
+    def runs(self, out: Path) -> list[PlannedRun]:
         """Return the runs, seed after seed."""
         return [
-            PlannedRun(value, self.experiment(value, seed), out / value_folder(value) / f"seed-{seed}")
-            for seed in self.seeds
+            PlannedRun(value, self.experiment_of(value, seed), out / value_folder(value) / f"seed-{seed}")
+            for seed in self.all_seeds
             for value in self.values
         ]
 
-    def settings(self) -> dict[str, Any]:
+    def shared(self) -> dict[str, Any]:
         """Return what all its runs share; values, seeds and rounds may grow."""
-        free = {*SPEED_ONLY, "seed"}
-        table = {key: part for key, part in self.base.table().items() if key not in free}
-        return {"over": self.over, **table}
+        return {"over": self.over, **super().shared()}
 
-
-def play(
-    sweep: Sweep,
-    out: Path,
-    *,
-    placement: Placement = ONE_BY_ONE,
-    events: RunEvents | None = None,
-) -> list[Trial]:
-    """Run what is not run yet, where `placement` says; return the runs value by value."""
-    open_directory(out, "sweep", sweep.settings())
-    jobs = sweep.jobs(out)
-    found = run_all(jobs, out, placement, events)
-    return [found[job.directory] for job in sorted(jobs, key=lambda job: sweep.values.index(job.method))]
-
-
-def report(sweep: Sweep, trials: Sequence[Trial], out: Path) -> dict[str, Any]:
-    """Write the numbers below `out`, and return them for people and programs."""
-    numbers = sweep_report.describe(sweep.over, trials, sweep.base.target, sweep.score, sweep.columns)
-    problems = {(trial.method, trial.seed): trial.problem for trial in trials}
-    runs = [
-        {
-            "value": job.method,
-            "seed": job.seed,
-            "directory": str(job.directory.relative_to(out)),
-            "problem": problems[job.method, job.seed],
+    def conclude(self, results: Results, out: Path) -> dict[str, Any]:
+        """Return the table, the best value and the runs."""
+        runs = self.runs(out)
+        trials = in_order(runs, results, self.values)
+        problems = {(trial.method, trial.seed): trial.problem for trial in trials}
+        return {
+            "command": self.line(),
+            **describe(self.over, trials, self.experiment.target, self.score, self.columns),
+            "settings": self.experiment.to_toml(),
+            "runs": [
+                {
+                    "value": run.method,
+                    "seed": run.seed,
+                    "directory": str(run.directory.relative_to(out)),
+                    "problem": problems[run.method, run.seed],
+                }
+                for run in sorted(runs, key=lambda run: self.values.index(run.method))
+            ],
         }
-        for job in sorted(sweep.jobs(out), key=lambda job: sweep.values.index(job.method))
+
+    def parts(self, numbers: Mapping[str, Any], out: Path) -> PageParts:
+        """Return the runs and the plot against the value."""
+        return sweep_parts(numbers, out)
+
+    def summary(self, numbers: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return the table with the intervals over seeds, the best value, and how sure that is."""
+        return sweep_summary(numbers)
+
+    def so_far(self, out: Path) -> Results:
+        """Return the runs as far as they are."""
+        return {run.directory: run.so_far() for run in self.runs(out)}
+
+    def with_columns(self, columns: str) -> Self:
+        """Return the sweep with other columns."""
+        return self.changed(columns=columns)
+
+    def refuse(self, results: Results) -> None:
+        """Raise Diverged where runs diverged."""
+        refuse_diverged(list(results.values()))
+
+
+def sweep_trials(directory: Path, numbers: Mapping[str, Any]) -> list[Trial]:
+    """Return the runs of a sweep that is concluded, in the order of its values."""
+    return [
+        Trial(one["value"], one["seed"], read_rows(directory / one["directory"]), one["problem"])
+        for one in numbers["runs"]
     ]
-    found = {
-        "directory": str(out),
-        "page": str(out / "page.html"),
-        "command": sweep.command(),
-        **numbers,
-        "settings": sweep.base.to_toml(),
-        "runs": runs,
-    }
-    with storage_errors(out):
-        write_durably(out / SWEEP_FILE, json_text(sealed(found), indent=2).encode())
-    return found
 
 
-def value_folder(value: str) -> str:
-    """Return a directory's name for a value: readable, and of its own for every value."""
-    name = re.sub(r"[^A-Za-z0-9.+-]+", "-", value).strip(".")
-    return name if name == value and name else f"{name[:40]}-{hashlib.sha256(value.encode()).hexdigest()[:6]}"
+def sweep_parts(numbers: Mapping[str, Any], directory: Path) -> PageParts:
+    """Return what the page of a sweep shows."""
+    trials, measure = sweep_trials(directory, numbers), parse_measure(numbers["measure"])
+    best = f"Best: {numbers['best'] or 'none'} ({numbers['best_note']})."
+    folders = [directory / one["directory"] for one in numbers["runs"]]
+    return PageParts(
+        f"{numbers['over']}: {', '.join(dict.fromkeys(trial.method for trial in trials))}",
+        tuple(reported_run(folder, trial) for folder, trial in zip(folders, trials, strict=True)),
+        (sweep_section(numbers["over"], trials, measure, best),),
+        (numbers["command"],),
+        numbers.get("settings", ""),
+        str(measure),
+        numbers["target"],
+        tuple(numbers.get("columns", COLUMNS)),
+        numbers["over"],
+    )
+
+
+def sweep_summary(numbers: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the table with the intervals over seeds, the best value, and how sure that is."""
+    measure, columns = parse_measure(numbers["measure"]), tuple(numbers.get("columns", COLUMNS))
+    at = columns.index(SCORE) + 2 if SCORE in columns else None  # the intervals stand behind the score
+    names = [numbers["over"], *headings(numbers["target"], measure, columns)[1:]]
+    below = {one["other"]: behind(one, measure) for one in numbers["verdict"]["differences"]}
+    rows = []
+    for line in numbers["table"]:
+        summary = MethodSummary(**{key: part for key, part in line.items() if key != "interval"})
+        row = list(cells(summary, columns))
+        if at is not None:
+            row[at:at] = [interval(line["interval"], measure), below.get(line["method"], "—")]
+        rows.append(tuple(row))
+    if at is not None:
+        names[at:at] = ["95 % interval", f"{behind_what(numbers, measure)} (interval)"]
+    best = f"{numbers['best'] or 'none'} ({numbers['best_note']})"
+    return (
+        Table(id="summary", title="", headings=tuple(names), rows=tuple(rows)),
+        Text(id="best", paragraphs=(f"Best: {best}{how_sure(numbers)}", *numbers["problems"])),
+    )
+
+
+def read_old_sweep(directory: Path) -> dict[str, Any]:
+    """Return the numbers of a sweep of version 0.1."""
+    fix = "run the same `fedkeel sweep` line again to write it anew"
+    return read_object(directory / SWEEP_FILE, fix, SweepShape)
+
+
+def with_other_columns(numbers: Mapping[str, Any], trials: Sequence[Trial], columns: Sequence[str]) -> Any:
+    """Return a sweep's numbers with other columns."""
+    measure = parse_measure(numbers["measure"])
+    return {**numbers, **describe(numbers["over"], trials, numbers["target"], measure, columns)}

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from fedkeel.common.columns import is_accuracy
-from fedkeel.common.jsonfiles import Shape, read_object
-from fedkeel.experiments.scoring import check_measures
-from fedkeel.report import Trial, find_verdict, parse_measure, reachable_target, summarise
+from fedkeel.common.jsonfiles import Shape
+from fedkeel.report import Trial, find_verdict, reachable_target, summarise
 from fedkeel.report.choosing import choose
 from fedkeel.report.measures import FINAL, Measure
-from fedkeel.report.table_columns import COLUMNS, measure_columns, parse_columns
+from fedkeel.report.table_columns import COLUMNS
 from fedkeel.report.tables import by_method, score, why_diverged
-from fedkeel.running.run_directory import read_rows
 
 SWEEP_FILE = "sweep.json"
 
@@ -27,7 +24,7 @@ class _SweptRun(Shape):
     problem: str | None = None
 
 
-class _SweepShape(Shape):
+class SweepShape(Shape):
     """What the file of a sweep must hold."""
 
     over: str
@@ -73,29 +70,43 @@ def describe(
     }
 
 
-def read_sweep(directory: Path, columns: str | None = None) -> dict[str, Any]:
-    """Return a finished sweep's numbers as they were written; with other columns they are counted again."""
-    fix = "run the same `fedkeel sweep` line again to write it anew"
-    found = read_object(directory / SWEEP_FILE, fix, _SweepShape)
-    found["directory"] = str(directory)
-    if columns is None:
-        return found
-    asked = parse_columns(columns)
-    trials = sweep_trials(directory, found)
-    rounds = min(len(trial.rows) for trial in trials)
-    known = {name for trial in trials for row in trial.rows for name in row}
-    check_measures(measure_columns(asked), rounds, known, "--columns")
-    again = describe(found["over"], trials, found["target"], parse_measure(found["measure"]), asked)
-    return {**found, **again}
-
-
-def sweep_trials(directory: Path, found: Mapping[str, Any]) -> list[Trial]:
-    """Return the runs of a sweep that was written, in the order of its values."""
-    return [
-        Trial(one["value"], one["seed"], read_rows(directory / one["directory"]), one["problem"])
-        for one in found["runs"]
-    ]
-
-
 def _scores(group: Sequence[Trial], measure: Measure) -> list[float]:
     return [found for trial in group if (found := score(trial, measure)) is not None]
+
+
+def interval(ends: tuple[float, float] | None, measure: Measure) -> str:
+    """Return the ends of an interval as the table has them."""
+    if ends is None:
+        return "—"
+    low, high = (f"{'−' * (end < 0)}{measure.shown(abs(end))}" for end in ends)
+    return f"{low.removesuffix(' %')} to {high}"
+
+
+def behind_what(found: Mapping[str, Any], measure: Measure) -> str:
+    """Say what the differences are: less is worse, or more."""
+    where = "" if found["best_by"] == measure.metric else " in validation"
+    return f"{'below' if measure.sign > 0 else 'above'} the best{where}"
+
+
+def behind(one: Mapping[str, Any], measure: Measure) -> str:
+    """Say how far a value is behind the best."""
+    gap = measure.shown_gap(one["mean"]).removesuffix(" points")
+    if one["low"] is None:
+        return gap
+    return f"{gap} ({measure.shown_bound(one['low'])} to {measure.shown_bound(one['high'])})"
+
+
+def how_sure(found: Mapping[str, Any]) -> str:
+    """Say which values the seeds cannot tell from the best; with one seed, that they can tell nothing."""
+    verdict = found["verdict"]
+    if verdict["seeds"] == 1:
+        return "; with one seed there is no interval, so this may be chance: take --seeds 3 or more"
+    if not verdict["differences"]:
+        return ""
+    unclear = [one["other"] for one in verdict["differences"] if not one["resolved"]]
+    count = f"{verdict['seeds']} seeds"
+    if unclear:
+        return (
+            f"; {count} cannot tell it from {', '.join(unclear)} (the intervals hold for all pairs together)"
+        )
+    return f"; {count} tell it from all others (the intervals hold for all pairs together)"

@@ -92,6 +92,8 @@ class PrunedTrial(Callback):
             return
         self.last, self.column = score, self.selection.column(row)
         self.reports[row["round"]] = score
+        if self._trial is None:  # of a further seed
+            return
         self._trial.report(score, row["round"])
         if self._trial.should_prune():
             raise self._pruned
@@ -146,6 +148,7 @@ def tune(
     seed: int = 0,
     at_once: int = 1,
     placement: Placement = ONE_BY_ONE,
+    seeds: int = 1,
     there: Callable[[int], None] | None = None,
     told: Callable[[int, str, float | None, Mapping[str, Any]], None] | None = None,
 ) -> Tuned:
@@ -153,7 +156,8 @@ def tune(
 
     The accuracy is that of validation data (`data.validation`) where there is some, else of the test set.
     Trials are counted over all calls; each draws from the seed and its own number, so a search that was
-    interrupted finds what an uninterrupted one does. A trial is pruned where its accuracy after some rounds
+    interrupted finds what an uninterrupted one does. With several `seeds` a trial is scored by the mean over
+    them, and pruned in its first one. A trial is pruned where its accuracy after some rounds
     is below the median of the others at that point. `at_once` trials are drawn together and run where
     `placement` says: they know of the ones before them, not of each other. `there` hears how many trials
     there are already, `told` of each trial: its number, how it ended ("complete", "pruned" or "fail": it
@@ -161,16 +165,8 @@ def tune(
     """
     optuna = _optuna()
     _check(base, knobs)
-    open_directory(out, "search", {**base.table(), "knobs": [repr(one) for one in knobs]})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        backend = optuna.storages.journal.JournalFileBackend(str(out / JOURNAL))
-        study = optuna.create_study(
-            study_name="fedkeel",
-            storage=optuna.storages.JournalStorage(backend),
-            load_if_exists=True,
-            direction="maximize",
-        )
+    open_directory(out, "search", search_settings(base, knobs, seeds))
+    study = _kept_study(out)
     known = {_number(trial, index): trial for index, trial in enumerate(_over(study))}
     if there is not None:
         there(len(known))
@@ -193,7 +189,9 @@ def tune(
         numbers = [number for number in range(start, min(start + at_once, trials)) if number not in known]
         earlier = [known[number] for number in sorted(known) if number < start]
         asked = {number: _ask(earlier, knobs, _sampler_seed(seed, number)) for number in numbers}
-        jobs = {number: (base.table(), knobs, dict(one.params), earlier) for number, one in asked.items()}
+        jobs = {
+            number: (base.table(), knobs, dict(one.params), earlier, seeds) for number, one in asked.items()
+        }
         try:
             placement.run(attempt, jobs, out, take)
         except Stopped:
@@ -202,11 +200,54 @@ def tune(
     return _summary(study, knobs, optuna)
 
 
+def _kept_study(out: Path) -> Any:
+    """Return Optuna's study of a directory."""
+    optuna = _optuna()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        backend = optuna.storages.journal.JournalFileBackend(str(out / JOURNAL))
+        return optuna.create_study(
+            study_name="fedkeel",
+            storage=optuna.storages.JournalStorage(backend),
+            load_if_exists=True,
+            direction="maximize",
+        )
+
+
+def read_trials(out: Path) -> list[dict[str, Any]]:
+    """Return how every finished trial of a search ended, in the order of their numbers."""
+    trials = [
+        {
+            "trial": _number(trial, index),
+            "settings": dict(trial.params),
+            "value": _last(trial),
+            "state": {"COMPLETE": "complete", "PRUNED": "pruned"}.get(trial.state.name, "diverged"),
+        }
+        for index, trial in enumerate(_over(_kept_study(out)))
+    ]
+    return sorted(trials, key=lambda one: one["trial"])
+
+
+def _last(trial: Any) -> float | None:
+    """Return a trial's score, of a pruned one that of its last evaluation."""
+    if trial.value is not None:
+        return float(trial.value)
+    reports = trial.intermediate_values
+    return float(reports[max(reports)]) if reports else None
+
+
+def search_settings(base: Experiment, knobs: Sequence[SearchedSetting], seeds: int) -> dict[str, Any]:
+    """Return what a search's directory belongs to."""
+    several = {} if seeds == 1 else {"seeds": seeds}
+    return {**base.table(), "knobs": [repr(one) for one in knobs], **several}
+
+
 def attempt(
     table: Mapping[str, Any],
     knobs: Sequence[SearchedSetting],
     chosen: Mapping[str, Any],
     earlier: Sequence[Any],
+    seeds: int = 1,
 ) -> EndedTrial:
     """Train with the chosen settings, pruned where earlier trials did better; return how it ended."""
     optuna, base = _optuna(), Experiment.from_table(table)
@@ -214,16 +255,18 @@ def attempt(
     pruner = optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=max(1, base.rounds // 5))
     trial = _study_of(earlier, pruner=pruner).ask()
     reported = PrunedTrial(trial, optuna.TrialPruned)
-    state = "COMPLETE"
+    others = [PrunedTrial(None, optuna.TrialPruned) for _ in range(seeds - 1)]
     try:
         with warnings.catch_warnings():  # that it selects on the test set is said once, at the end
             warnings.filterwarnings("ignore", message=f".*{re.escape(ON_TEST_SET)}")
-            experiment.train(callback=reported)
+            for seed, one in enumerate([reported, *others], start=base.seed):
+                experiment.model_copy(update={"seed": seed}).train(callback=one)
     except optuna.TrialPruned:
-        state = "PRUNED"
+        return EndedTrial("PRUNED", reported.last, reported.column, reported.reports)
     except Diverged:
         return EndedTrial("FAIL", None, None, {})
-    return EndedTrial(state, reported.last, reported.column, reported.reports)
+    mean = math.fsum(one.last for one in [reported, *others]) / seeds
+    return EndedTrial("COMPLETE", mean, reported.column, reported.reports)
 
 
 def _ask(earlier: Sequence[Any], knobs: Sequence[SearchedSetting], seed: int) -> Any:

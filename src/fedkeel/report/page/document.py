@@ -6,7 +6,8 @@ curves name columns of the runs; the others bring their own numbers.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -124,7 +125,10 @@ class LabelGrid(Part):
 
 
 class Table(Part):
-    """A table of texts. `wide` columns wrap, `best` is the line in bold, `tones` colour lines' marks."""
+    """A table of texts. `wide` columns wrap, `best` is the line in bold, `tones` colour lines' marks.
+
+    `scores` marks the table of results, which `fedkeel export` writes.
+    """
 
     type: Literal["table"] = "table"
     id: str
@@ -136,6 +140,7 @@ class Table(Part):
     left: tuple[int, ...] = (0,)
     tones: tuple[Tone, ...] | None = None
     note: str = ""
+    scores: bool = Field(False, exclude=True)
 
 
 class FactList(Part):
@@ -234,7 +239,11 @@ class Verdict(Part):
 
 
 class Document(Part):
-    """A page: a head, the runs, how their columns are written, and sections of blocks."""
+    """What is told of runs: a head, the runs, how their columns are written, and sections of blocks.
+
+    The page shows these. A terminal and a notebook show `summary`, programs get `numbers`, and CSV, LaTeX and
+    Markdown are written of its first table (see `scores`).
+    """
 
     title: str
     subtitle: str = ""
@@ -245,7 +254,18 @@ class Document(Part):
     runs: tuple[RunCurves, ...] = ()
     columns: dict[str, ColumnLabel] = {}
     sections: tuple[Section, ...] = ()
+    summary: tuple[Block, ...] = Field((), exclude=True)
+    numbers: dict[str, Any] = Field({}, exclude=True)
 
     def to_json(self) -> str:
-        """Return it as JSON; what is None is left out."""
+        """Return the page as JSON; what is None is left out."""
         return self.model_dump_json(exclude_none=True)
+
+    @property
+    def scores(self) -> Table | None:
+        """Return the table of results, which is exported: the first of the page whose lines are results."""
+        return next((table for table in self._tables() if table.scores), None)
+
+    def _tables(self) -> Iterator[Table]:
+        for section in self.sections:
+            yield from (block for block in section.blocks if isinstance(block, Table))

@@ -1,0 +1,68 @@
+"""The kinds of studies: where each is declared, what its directory is known by, and the commands they make."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+from fedkeel.common.errors import StorageError
+from fedkeel.experiments import COMPARISON_FILE, STUDY_FILE
+from fedkeel.studies.base import Study
+from fedkeel.studies.comparison import read_old_comparison
+from fedkeel.studies.description import read_description
+
+# kind, as study.json has it: the module and the class that declare it. A new study is a module and a row here.
+STUDIES = {
+    "comparison": "fedkeel.studies.comparison:Comparison",
+    "sweep": "fedkeel.studies.sweep:Sweep",
+    "search": "fedkeel.studies.search_study:SearchStudy",
+    "robustness study": "fedkeel.studies.robustness:RobustnessStudy",
+    "stability study": "fedkeel.studies.stability_study:StabilityStudy",
+    "interaction study": "fedkeel.studies.interaction_study:InteractionStudy",
+    "constants study": "fedkeel.studies.constants_study:ConstantsStudy",
+    "costs study": "fedkeel.studies.costs_study:CostsStudy",
+    "recipe": "fedkeel.papers.reproduce.study:RecipeStudy",
+}
+
+
+@cache
+def study_class(kind: str) -> type[Study]:
+    """Return the class of a kind."""
+    module, _, name = STUDIES[kind].partition(":")
+    found: type[Study] = getattr(import_module(module), name)
+    return found
+
+
+class KeptStudy(NamedTuple):
+    """A study in a directory: what it is, and its plan, None where version 0.1 kept none."""
+
+    kind: str
+    directory: Path
+    plan: dict[str, object] | None
+
+    def study(self, *, checked: bool = True) -> Study:
+        """Return it; unchecked it takes no PyTorch."""
+        try:
+            return study_class(self.kind).from_table(self.plan or {}, checked=checked)
+        except (KeyError, TypeError, ValueError) as problem:
+            raise StorageError(
+                f"{self.directory / STUDY_FILE}: its plan cannot be read ({problem}): give the line again "
+                "that began it, with --out"
+            ) from None
+
+
+def kept_study(directory: Path) -> KeptStudy | None:
+    """Return which study a directory holds, None where it holds none."""
+    if (directory / STUDY_FILE).exists():
+        found = read_description(directory)
+        if found["study"] not in STUDIES:
+            raise StorageError(
+                f"{directory / STUDY_FILE}: there is no kind {found['study']!r}: restore it, or choose another "
+                "directory"
+            )
+        return KeptStudy(found["study"], directory, found.get("plan"))
+    if (directory / COMPARISON_FILE).exists():
+        return KeptStudy("comparison", directory, read_old_comparison(directory))
+    return None

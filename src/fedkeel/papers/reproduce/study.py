@@ -1,0 +1,172 @@
+"""A recipe as a study: a table or figure of a paper at a scale and in a reading."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BeforeValidator
+
+from fedkeel.common.errors import ConfigError, Diverged
+from fedkeel.common.files import make_directory, storage_errors
+from fedkeel.experiments.placement import Placement
+from fedkeel.experiments.run_all import IndependentRun, RunEvents, SeveralEvents, run_all
+from fedkeel.papers.recipes import find_recipe
+from fedkeel.papers.recipes.recipe import PRINTED
+from fedkeel.papers.reproduce.carrying_out import HistoryKeeper, RecipeRun
+from fedkeel.papers.reproduce.jobs import JobResult
+from fedkeel.papers.reproduce.outcome import Outcome, conclude, outcome_text
+from fedkeel.papers.reproduce.page import kept_document, write_numbers
+from fedkeel.papers.reproduce.plan import JobKey, RecipePlan, plan
+from fedkeel.report.page.document import Code, Document
+from fedkeel.report.page.parts import PageParts
+from fedkeel.settings.options import Execution
+from fedkeel.studies.base import SEEDS, Results, Study, asked
+
+SCALE = "paper: as printed; cpu: an hour or two on two cores; smoke: seconds."
+READING = (
+    "printed: the paper's text alone; authors: as public code of its authors, or of its baselines', runs it."
+)
+
+
+def _read_names(given: Any) -> Any:
+    """Read names with commas between them; an empty list is refused."""
+    if given is None or not isinstance(given, str):
+        return None if given is None else tuple(given)
+    names = tuple(name.strip() for name in given.split(",") if name.strip())
+    if not names:
+        raise ConfigError(f"{given!r}: name at least one, as in --only emnist,cifar10")
+    return names
+
+
+Names = Annotated[tuple[str, ...] | None, BeforeValidator(_read_names)]
+
+
+class RecipeStudy(Study):
+    """A table or figure of a paper: its numbers beside ours, each claim judged, and a page.
+
+    Runs lie beside its directory, so that recipes that need the same runs share them.
+    """
+
+    kind: ClassVar = "recipe"
+    command: ClassVar = "reproduce"
+    about: ClassVar = "Run a table or figure of a paper: its numbers beside ours, each claim judged, and a page."
+    examples: ClassVar = (
+        "fedkeel reproduce fedsagd/table2 --scale cpu --only emnist --methods fedavg,fedsagd --seeds 3",
+        "fedkeel reproduce fedinit/figure1b --scale smoke",
+        "fedkeel reproduce fedinit/table6 --reading authors",
+        "fedkeel reproduce rethinking/table1 --scale paper --dry-run",
+        "fedkeel reproduce fedinit/table4 --scale paper --on ray --address head:6379 --out /shared/reproduce",
+    )
+    has_experiment: ClassVar = False
+
+    recipe: str
+    scale: Literal["paper", "cpu", "smoke"] = asked("cpu", SCALE)
+    reading: Literal["printed", "authors"] = asked(PRINTED, READING)
+    only: Names = asked(None, "Setups to run, as emnist,cifar10; all by default.", metavar="SETUP,…")
+    methods: Names = asked(
+        None, "Rows of the table, as fedavg,fedsagd; all by default.", metavar="ROW,…"
+    )
+    seeds: int | None = asked(None, SEEDS, metavar="N", ge=1)  # type: ignore[assignment]  # by default the recipe's
+    address: str | None = asked(None, Execution.model_fields["address"].description or "")
+    device: str | None = asked(None, "Where the model and its vectors live.")
+    histories: str | None = asked(
+        None, "Directory of small files with finished runs' numbers: read, and added to.", metavar="DIR"
+    )
+
+    def checked(self) -> Self:
+        """Check that there is such a recipe with what is asked for."""
+        if self.histories is not None and Path(self.histories).is_file():
+            raise ConfigError(f"--histories {self.histories}: that is a file: name a directory")
+        self.plan(Path())
+        return self
+
+    @cached_property
+    def _plans(self) -> dict[Path, RecipePlan]:
+        return {}
+
+    def plan(self, parent: Path) -> RecipePlan:
+        """Return its runs below a directory that all recipes share."""
+        if parent not in self._plans:
+            self._plans[parent] = plan(
+                find_recipe(self.recipe).read(self.reading),
+                self.scale,
+                parent,
+                only=list(self.only or ()),
+                methods=list(self.methods or ()),
+                seeds=self.seeds,
+                device=self.device,
+            )
+        return self._plans[parent]
+
+    def shared(self) -> dict[str, Any]:
+        """Return what its directory belongs to; setups, rows and seeds may grow."""
+        return {"recipe": self.recipe, "scale": self.scale, "reading": self.reading}
+
+    def runs(self, out: Path) -> Sequence[IndependentRun[JobResult]]:
+        """Return the runs, those that are shared once."""
+        histories = None if self.histories is None else Path(self.histories)
+        return [RecipeRun(job, histories) for job in self.plan(out.parent).distinct.values()]
+
+    def make(self, out: Path, placement: Placement, events: RunEvents) -> Results:
+        """Make the runs, the longest of a seed first."""
+        told = [events]
+        if self.histories is not None:  # what cannot be written is found before the first run, not after it
+            with storage_errors(Path(self.histories)):
+                make_directory(Path(self.histories))
+            told = [HistoryKeeper(Path(self.histories)), events]
+        return run_all(
+            self.runs(out),
+            out.parent,
+            placement,
+            SeveralEvents(*told),
+            order=lambda run: (run.job.key.seed, -run.cost * run.rounds),
+        )
+
+    def outcome(self, results: Results, out: Path) -> Outcome:
+        """Read the cells off the results and judge the claims."""
+        made = self.plan(out.parent)
+        found: dict[JobKey, JobResult] = {
+            job.key: results[job.directory] for job in made.jobs if job.directory in results
+        }
+        return conclude(made, found)
+
+    def conclude(self, results: Results, out: Path) -> dict[str, Any]:
+        """Return the numbers, and write them with the page as data."""
+        outcome = self.outcome(results, out)
+        write_numbers(outcome, self.line())
+        numbers = outcome.as_dict()
+        return {**{key: part for key, part in numbers.items() if key not in ("directory", "page")}}
+
+    def document(self, numbers: Mapping[str, Any], out: Path) -> Document:
+        """Return the page that was written, and the tables and claims as text."""
+        return kept_document(out)
+
+    def parts(self, numbers: Mapping[str, Any], out: Path) -> PageParts:
+        """Return the page that was written."""
+        kept = kept_document(out)
+        return PageParts(kept.title, sections=kept.sections, whole=kept)
+
+    def refuse(self, results: Results) -> None:
+        """Raise Diverged where no run is left."""
+        if all(result.problem is not None for result in results.values()):
+            raise Diverged(f"all {len(results)} runs diverged", round=0)
+
+    def line(self) -> str:
+        """Return the command line that makes it again."""
+        given = (
+            ("only", None if self.only is None else ",".join(self.only)),
+            ("methods", None if self.methods is None else ",".join(self.methods)),
+            ("seeds", self.seeds),
+        )
+        more = "".join(f" --{key} {shlex.quote(str(value))}" for key, value in given if value is not None)
+        reading = "" if self.reading == PRINTED else f" --reading {self.reading}"
+        return f"fedkeel reproduce {self.recipe} --scale {self.scale}{reading}{more}"
+
+
+def summary_of(outcome: Outcome) -> tuple[Code, ...]:
+    """Return the tables and the claims as a terminal shows them."""
+    return (Code(id="outcome", title="", text=outcome_text(outcome)),)

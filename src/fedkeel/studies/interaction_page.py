@@ -1,0 +1,71 @@
+"""What is shown of an interaction study: which features models share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedkeel.report.page.document import Axis, Chart, Section, Series, Table, Verdict
+
+StudyTable = tuple[tuple[str, ...], list[tuple[str, ...]]]
+
+
+def interaction_section(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Section:
+    """Return which features models share, snapshot by snapshot."""
+    headings, rows = interaction_table(found)
+    series = tuple(
+        Series(name=name, x=tuple(m["round"] for m in seen), y=tuple(m["features"] for m in seen))
+        for name, seen in found.items()
+    )
+    return Section(
+        id="interaction",
+        title="Interaction",
+        about="Which features local and global models share.",
+        blocks=(
+            Chart(
+                id="features",
+                title="Features, all models together",
+                x=Axis(label="round"),
+                y=Axis(label="features"),
+                series=series,
+                wide=True,
+            ),
+            Table(id="interaction-table", title="Snapshots", headings=headings, rows=tuple(rows)),
+        ),
+    )
+
+
+def interaction_table(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> StudyTable:
+    """Return headings and a line per method and snapshot."""
+    rows: list[tuple[str, ...]] = [
+        (
+            name,
+            f"{m['round']}",
+            f"{m['features']}",
+            f"{m['local_current']:.1f}",
+            f"{m['current_mean']}",
+            f"{m['current_next']}",
+            ", ".join(f"{gamma:g}: {count}" for gamma, count in m["sweep"]),
+        )
+        for name, seen in found.items()
+        for m in seen
+    ]
+    shared = ("local ∩ global", "global ∩ mean", "global ∩ next")
+    return ("method", "round", "features", *shared, "features by γ_corr"), rows
+
+
+def interaction_verdict(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Verdict | None:
+    """Say how many features of the global model local models keep at the last snapshot."""
+    last = {name: seen[-1] for name, seen in found.items() if seen}
+    if not last:
+        return None
+    ranked = sorted(last.items(), key=lambda item: -item[1]["local_current"])
+    told = "; ".join(
+        f"{name} {one['local_current']:.1f} of {one['features']} features" for name, one in ranked
+    )
+    rounds = " and ".join(str(round) for round in sorted({one["round"] for one in last.values()}))
+    return Verdict(
+        text=f"After round {rounds} a local model shares with the global one, on average: {told}. "
+        "That is one run of each method, and no test.",
+        tone="unclear" if len(last) > 1 else "",
+    )

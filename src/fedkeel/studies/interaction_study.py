@@ -1,0 +1,125 @@
+"""Interaction as a study of several methods: which features local and global models share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+from fedkeel.experiments.experiment import Experiment
+from fedkeel.experiments.run_all import IndependentRun
+from fedkeel.report.page.document import Table
+from fedkeel.report.page.parts import PageParts
+from fedkeel.running.run_directory import count_rows
+from fedkeel.studies.base import SEEDS, Results, Study, Texts, asked
+from fedkeel.studies.comparison import METHODS, distinct_methods
+from fedkeel.studies.interaction_page import interaction_section, interaction_table, interaction_verdict
+from fedkeel.studies.measured import Measured, MeasuredRun, OnRow, serial_unless_asked, study_parts
+from fedkeel.studies.stability_study import SAMPLES, labelled
+
+if TYPE_CHECKING:
+    from fedkeel.studies.interaction import FeatureSettings
+
+
+class InteractionStudy(Study):
+    """The interaction tensor of Rethinking §3.3, after every so many rounds of each method and seed."""
+
+    kind: ClassVar = "interaction study"
+    command: ClassVar = "study interaction"
+    about: ClassVar = (
+        "Which features local and global models share: the interaction tensor of Rethinking §3.3."
+    )
+    examples: ClassVar = (
+        "fedkeel study interaction --method fedavg --method feddyn --rounds 40 --every 10",
+        "fedkeel study interaction --method fedavg --split IID --out runs/features --json > features.json",
+    )
+    without: ClassVar = ("method", "track")
+
+    methods: Texts = asked(..., METHODS, flag="--method", metavar="METHOD")
+    seeds: int = asked(1, SEEDS, metavar="N", ge=1)
+    every: int = asked(10, "Rounds between snapshots.", ge=1)
+    samples: int = asked(500, SAMPLES, ge=2)
+    components: int = asked(20, "Principal components per model, K.", ge=1)
+    gamma_corr: float = asked(0.5, "Correlation above which features are one.")
+    centre: bool = asked(False, "Centre the features first.")
+    entries: Literal["absolute", "signed"] = asked(
+        "absolute", "Which points contain a feature: by |v|, or by v with its sign."
+    )
+
+    def checked(self) -> Self:
+        """Check the methods, and that there is a snapshot."""
+        self._features().rounds(self.experiment.rounds)
+        return self.changed(methods=distinct_methods(self.methods))
+
+    def _features(self) -> FeatureSettings:
+        from fedkeel.studies.interaction import FeatureSettings  # noqa: PLC0415  heavy
+
+        return FeatureSettings(
+            self.every, self.samples, self.components, self.gamma_corr, self.centre, entries=self.entries
+        )
+
+    def shared(self) -> dict[str, Any]:
+        """Return what all its runs share; methods and seeds may grow."""
+        table = {key: part for key, part in self.experiment.table().items() if key != "method"}
+        return {**table, **asdict(self._features())}
+
+    def runs(self, out: Path) -> list[IndependentRun[Measured]]:
+        """Return a run for each method and seed."""
+        return list(self._runs(out).values())
+
+    def _runs(self, out: Path) -> dict[str, MeasuredRun]:
+        asked = {name: getattr(self, name) for name in _FEATURES}
+        return {
+            label: MeasuredRun(
+                label,
+                measure_interaction,
+                self.experiment.model_copy(update={"method": method, "seed": seed}).table(),
+                asked,
+                folder,
+                self.experiment.rounds,
+                _count_done,
+            )
+            for label, method, seed, folder in labelled(self, out)
+        }
+
+    def conclude(self, results: Results, out: Path) -> dict[str, Any]:
+        """Return the snapshots of each method, with several seeds of each of them."""
+        found = {label: results[run.directory] for label, run in self._runs(out).items()}
+        return {"methods": {label: one.found for label, one in found.items() if one.problem is None}}
+
+    def parts(self, numbers: Mapping[str, Any], out: Path) -> PageParts:
+        """Return its chart and table."""
+        found = numbers["methods"]
+        title = f"Interaction of {', '.join(found)}"
+        return study_parts(title, interaction_verdict(found), [interaction_section(found)], out)
+
+    def summary(self, numbers: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return every snapshot of every method."""
+        headings, rows = interaction_table(numbers["methods"])
+        return (Table(id="summary", title="", headings=headings, rows=tuple(rows)),)
+
+
+_FEATURES = ("every", "samples", "components", "gamma_corr", "centre", "entries")
+
+
+def measure_interaction(
+    table: Mapping[str, Any], asked: Mapping[str, Any], directory: Path, on_row: OnRow
+) -> list[dict[str, Any]]:
+    """Take the snapshots of one method and seed."""
+    from fedkeel.studies.interaction import study  # noqa: PLC0415  heavy
+
+    experiment = Experiment.from_table(table)
+    made = InteractionStudy(experiment=experiment, methods=(experiment.method,), **asked)
+    taken = study(
+        experiment.settings(),
+        serial_unless_asked(experiment),
+        features=made._features(),
+        directory=directory,
+        progress=on_row,
+    )
+    return [one._asdict() for one in taken]
+
+
+def _count_done(directory: Path) -> int:
+    return count_rows(directory / "run")
