@@ -27,7 +27,7 @@ def print_sweep(found: dict[str, Any]) -> None:
         summary = MethodSummary(**{key: part for key, part in line.items() if key != "interval"})
         row = list(cells(summary, columns))
         if at is not None:
-            row[at:at] = [_interval(line["interval"], measure), below.get(line["method"], "—")]
+            row[at:at] = [_interval(line["interval"], measure), below.get(line["label"], "—")]
         rows.append(row)
     if at is not None:
         names[at:at] = ["95 % interval", f"{_behind_what(found, measure)} (interval)"]

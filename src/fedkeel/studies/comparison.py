@@ -257,7 +257,7 @@ def kept_trials(comparison: Comparison, directory: Path) -> list[Trial]:
         rows = read_rows(job.directory)
         missing = len(rows) < comparison.base.rounds
         trials.append(Trial(job.method, job.seed, rows, UNFINISHED if missing else None))
-    return sorted(trials, key=lambda trial: comparison.methods.index(trial.method))
+    return sorted(trials, key=lambda trial: comparison.methods.index(trial.label))
 
 
 def changes(experiment: Experiment) -> list[str]:

@@ -137,7 +137,7 @@ def play(
 def report(sweep: Sweep, trials: Sequence[Trial], out: Path) -> dict[str, Any]:
     """Write the numbers below `out`, and return them for people and programs."""
     numbers = sweep_report.describe(sweep.over, trials, sweep.base.target, sweep.score, sweep.columns)
-    problems = {(trial.method, trial.seed): trial.problem for trial in trials}
+    problems = {(trial.label, trial.seed): trial.problem for trial in trials}
     runs = [
         {
             "value": job.method,

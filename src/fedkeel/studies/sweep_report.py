@@ -18,6 +18,7 @@ from fedkeel.report.tables import by_method, score, why_diverged
 from fedkeel.running.run_directory import read_rows
 
 SWEEP_FILE = "sweep.json"
+_RENAMED = {"method": "label", "accuracy": "score"}  # names of a line's parts in version 0.1
 
 
 class _SweptRun(Shape):
@@ -67,9 +68,9 @@ def describe(
         "best_score": best.score,
         "best_note": best.note,
         "target": target,
-        "table": [{**line._asdict(), "interval": intervals[line.method]} for line in lines],
+        "table": [{**line._asdict(), "interval": intervals[line.label]} for line in lines],
         "verdict": find_verdict(trials, best.scored).as_dict(),
-        "problems": [f"{trial.method}, seed {trial.seed}: {reason}" for trial, reason in diverged],
+        "problems": [f"{trial.label}, seed {trial.seed}: {reason}" for trial, reason in diverged],
     }
 
 
@@ -77,7 +78,7 @@ def read_sweep(directory: Path, columns: str | None = None) -> dict[str, Any]:
     """Return a finished sweep's numbers as they were written; with other columns they are counted again."""
     fix = "run the same `fedkeel sweep` line again to write it anew"
     found = read_object(directory / SWEEP_FILE, fix, _SweepShape)
-    found["directory"] = str(directory)
+    found |= {"directory": str(directory), "table": [_as_now(line) for line in found["table"]]}
     if columns is None:
         return found
     asked = parse_columns(columns)
@@ -87,6 +88,11 @@ def read_sweep(directory: Path, columns: str | None = None) -> dict[str, Any]:
     check_measures(measure_columns(asked), rounds, known, "--columns")
     again = describe(found["over"], trials, found["target"], parse_measure(found["measure"]), asked)
     return {**found, **again}
+
+
+def _as_now(line: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a line of a sweep's table by the names of today: what 0.1 wrote had others."""
+    return {_RENAMED.get(name, name): part for name, part in line.items()}
 
 
 def sweep_trials(directory: Path, found: Mapping[str, Any]) -> list[Trial]:
