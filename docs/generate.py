@@ -97,8 +97,10 @@ def summary(printed: dict[str, Any]) -> dict[str, Any]:
     rates = {}
     for rate, found in printed.items():
         rows = [row for row in found["methods"] if row["model"] == "x"]
-        keys = ("accuracy", "spread", "seeds", "failed")
-        rates[rate] = {row["method"].partition("(")[0]: {key: row[key] for key in keys} for row in rows}
+        keys = {"accuracy": "score", "spread": "spread", "seeds": "seeds", "failed": "failed"}
+        rates[rate] = {
+            row["method"].partition("(")[0]: {name: row[key] for name, key in keys.items()} for row in rows
+        }
     return {
         "setting": SETTING,
         "date": f"{datetime.now(UTC):%Y-%m-%d}",

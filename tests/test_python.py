@@ -34,7 +34,7 @@ def weights(model: nn.Module) -> torch.Tensor:
 
 def test_compare_makes_a_table_and_a_verdict_of_a_function() -> None:
     found = fk.compare(train, [fk.FedAvg(), fk.SCAFFOLD()], seeds=2)
-    assert [line.method for line in found.table] == ["FedAvg(lr=1.0)", repr(fk.SCAFFOLD())]
+    assert [line.label for line in found.table] == ["FedAvg(lr=1.0)", repr(fk.SCAFFOLD())]
     assert [line.seeds for line in found.table] == [2, 2]
     trials = [
         Trial(repr(method), seed, train(method, seed).history)
@@ -106,7 +106,7 @@ def test_sweep_goes_over_the_values_of_anything() -> None:
         return train(seed=seed, work=fk.Work(epochs=1, batch_size=3, lr=lr))
 
     found = fk.sweep(run, [1e-9, 0.5], seeds=2)
-    assert [line.method for line in found.table] == ["1e-09", "0.5"]
+    assert [line.label for line in found.table] == ["1e-09", "0.5"]
     assert found.best in {1e-9, 0.5}
     assert str(found).startswith("value")
     assert found.results["0.5", 1].history[0]["lr"] == 0.5
@@ -168,7 +168,7 @@ def test_any_metric_is_compared_by_its_mode(tmp_path: Path) -> None:
         assert block(page, "explorer").metrics[0] == "lateness"
     least = fk.sweep(run, [0.1], seeds=1, metric="lateness", mode="min", measure="top", target=50.0)
     lowest = min(row["lateness"] for row in least.results["0.1", 0].history)
-    assert least.table[0].accuracy == pytest.approx(lowest)
+    assert least.table[0].score == pytest.approx(lowest)
     assert "lowest lateness" in str(least)
     assert "rounds to lateness 50" in str(least)
 

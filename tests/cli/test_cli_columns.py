@@ -111,7 +111,7 @@ def test_a_sweep_by_a_measure_of_any_column(fedkeel: Callable) -> None:
     assert "selected by its mean drift of the last 2 rounds" in made
     found = json.loads(Path("s/sweep.json").read_text())
     assert (found["measure"], found["best"], found["best_by"]) == ("last:2 of drift (min)", "0.1", "drift")
-    means = {line["method"]: line["accuracy"] for line in found["table"]}
+    means = {line["label"]: line["score"] for line in found["table"]}
     assert found["best_score"] == min(means.values()) == means["0.1"]
     page = document_in(Path("s/page.html"))
     assert block(page, "sweep-plot").title == "mean drift of the last 2 rounds against work.lr"

@@ -66,7 +66,7 @@ def test_a_sweep_gives_intervals_and_is_shown_again(fedkeel: Callable) -> None:
     found = json.loads(fedkeel("show", "runs/s", "--json").stdout)
     for line in found["table"]:
         low, high = line["interval"]
-        assert 0 <= low <= line["accuracy"] <= high <= 1
+        assert 0 <= low <= line["score"] <= high <= 1
     (line,) = fedkeel("runs").stdout.splitlines()[1:]
     assert "sweep: FedAvg" in line
     assert "6 of 6 runs finished" in line

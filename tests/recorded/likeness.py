@@ -15,11 +15,14 @@ _NOTHING = object()
 
 
 def differences(recorded: Any, made: Any, renamed: Mapping[str, str], place: str = "") -> Iterator[str]:
-    """Yield what differs; `renamed` are keys of JSON that are another word on purpose now."""
+    """Yield what differs; `renamed` are keys of JSON that are another word on purpose now.
+
+    A key with dots before it, as `methods[].accuracy`, is that key at such places alone.
+    """
     if isinstance(recorded, str) and isinstance(made, str):
         yield from _of_texts(recorded, made, place)
     elif isinstance(recorded, dict) and isinstance(made, dict):
-        before = {renamed.get(key, key): part for key, part in recorded.items()}
+        before = {_name_now(place, key, renamed): part for key, part in recorded.items()}
         for key in [*before, *(key for key in made if key not in before)]:
             parts = before.get(key, _NOTHING), made.get(key, _NOTHING)
             yield from _of_parts(*parts, renamed, f"{place}.{key}")
@@ -34,6 +37,13 @@ def alike(recorded: str, made: str) -> bool:
     """Tell whether two texts have the same words, and numbers that are the same but for the last digit."""
     pairs = zip_longest(_TOKEN.findall(recorded), _TOKEN.findall(made), fillvalue="")
     return all(one == other or _same_printed(one, other) for one, other in pairs)
+
+
+def _name_now(place: str, key: str, renamed: Mapping[str, str]) -> str:
+    """Return what a key is called now: the longest name of a place that it ends with decides."""
+    whole = re.sub(r"\[\d+\]", "[]", f"{place}.{key}")
+    fitting = [name for name in renamed if f".{whole}".endswith(f".{name}")]
+    return renamed[max(fitting, key=len)] if fitting else key
 
 
 def _of_parts(recorded: Any, made: Any, renamed: Mapping[str, str], place: str) -> Iterator[str]:

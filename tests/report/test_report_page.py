@@ -103,7 +103,7 @@ def test_a_script_as_title_method_path_or_setting_stays_text() -> None:
 def test_the_documents_numbers_are_those_of_the_runs() -> None:
     document = document_in(render(made(RUNS)))
     for shown, one in zip(document.runs, RUNS, strict=True):
-        assert (shown.method, shown.seed, shown.done) == (one.trial.method, one.trial.seed, 3)
+        assert (shown.method, shown.seed, shown.done) == (one.trial.label, one.trial.seed, 3)
         accuracy = shown.columns["accuracy"]
         assert (accuracy.first, accuracy.step) == (1, 1)
         assert list(accuracy.values) == [row["accuracy"] for row in one.trial.rows]

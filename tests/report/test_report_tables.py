@@ -35,7 +35,7 @@ def test_a_line_has_mean_deviation_and_cost_to_the_target():
         ],
         target=0.5,
     )
-    assert line.accuracy == pytest.approx(0.85)
+    assert line.score == pytest.approx(0.85)
     assert line.spread == pytest.approx(0.0707107, abs=1e-6)
     assert (line.reached, line.rounds, line.bytes, line.seconds) == (2, 2.5, 375.0, 1.5)
     assert cells(line) == ("A", "85.0 ± 7.1 %", "2.5 ± 0.7", "375 ± 106 B", "1.5 ± 0.0")
@@ -94,7 +94,7 @@ def test_diverged_and_unfinished_seeds_have_not_missed_the_target():
 
 def test_every_model_of_a_method_has_its_line():
     lines = summarise([Trial("FedDyn", 0, rows(0.5, 0.6, gamma=[0.7, 0.8]))], target=None)
-    assert [(line.label, line.accuracy) for line in lines] == [("FedDyn", 0.6), ("FedDyn (gamma)", 0.8)]
+    assert [(line.title, line.score) for line in lines] == [("FedDyn", 0.6), ("FedDyn (gamma)", 0.8)]
 
 
 def test_diverged_runs_are_counted_and_left_out_of_the_mean():

@@ -43,7 +43,7 @@ def test_a_sweep_over_the_switch_goes_from_one_method_to_the_other(tmp_path: Pat
     """0 and 0.0 are no round, 1 is one round, 2 of 2 and 1.0 are all rounds."""
     values = ["0", "0.0", "1", "0.5", "2", "1.0"]
     trials = play(Sweep.of("method=stages((FedDyn, {}), FedAvg)", values, 1, BASE), tmp_path / "s")
-    found = {trial.method: timeless(trial.rows) for trial in trials}
+    found = {trial.label: timeless(trial.rows) for trial in trials}
     plain = {name: timeless(BASE.with_settings([f"method={name}"]).train().history) for name in ENDS}
     assert found["0"] == found["0.0"] == plain["FedAvg"]
     assert found["2"] == found["1.0"] == plain["FedDyn"]
@@ -54,13 +54,13 @@ def test_a_sweep_runs_what_its_settings_say_and_names_the_best(tmp_path: Path) -
     sweep = Sweep.of("method=FedInit(beta={})", ["-0.1", "0", "0.1"], 2, BASE)
     heard = Heard()
     trials = play(sweep, tmp_path / "s", events=heard)
-    assert [(t.method, t.seed) for t in trials] == [(v, s) for v in ("-0.1", "0", "0.1") for s in (0, 1)]
+    assert [(t.label, t.seed) for t in trials] == [(v, s) for v in ("-0.1", "0", "0.1") for s in (0, 1)]
     assert heard.kept == [False] * 6
     direct = BASE.with_settings(["method=FedInit(beta=0.1)", "seed=1"]).train()
     assert timeless(trials[-1].rows) == timeless(direct.history)
     found = report(sweep, trials, tmp_path / "s")
     means = {
-        value: sum(t.rows[-1]["accuracy"] for t in trials if t.method == value) / 2 for value in sweep.values
+        value: sum(t.rows[-1]["accuracy"] for t in trials if t.label == value) / 2 for value in sweep.values
     }
     assert found["best"] == max(means, key=lambda value: means[value])
     plot = block(sweep_document(tmp_path / "s"), "sweep-plot").series[0]
@@ -183,7 +183,7 @@ def test_the_commands(tmp_path: Path) -> None:
         *("sweep", "--over", "work.lr", "--values", "0.1,0.2", "--seeds", "1", "--parallel", "1"),
         *("--out", str(tmp_path / "a")),
     )
-    assert {line["method"] for line in swept["table"]} == {"0.1", "0.2"}
+    assert {line["label"] for line in swept["table"]} == {"0.1", "0.2"}
     assert block(document_in(tmp_path / "a" / "page.html"), "sweep-plot").x.label == "work.lr"
     stable = run(
         *("study", "stability", "--method", "fedavg", "--method", "scaffold", "--pairs", "1"),

@@ -20,7 +20,7 @@ from fedkeel.report.table_columns import COLUMNS, parse_columns
 
 if TYPE_CHECKING:
     from fedkeel.experiments.placement import Placement
-    from fedkeel.report import Trial
+    from fedkeel.report import MethodSummary, Trial
     from fedkeel.studies.comparison import Comparison
 
 _COMPARE_EXAMPLES = """[bold]Examples[/]
@@ -133,7 +133,7 @@ def refuse_diverged(trials: list[Trial]) -> None:
     problems = [(trial, reason) for trial in trials if (reason := why_diverged(trial)) is not None]
     if problems:
         first, reason = problems[0]
-        text = f"{len(problems)} of {len(trials)} runs diverged; {first.method}, seed {first.seed}: "
+        text = f"{len(problems)} of {len(trials)} runs diverged; {first.label}, seed {first.seed}: "
         raise Diverged(text + reason, round=len(first.rows))
 
 
@@ -163,14 +163,14 @@ def report(comparison: Comparison, trials: list[Trial], out: Path) -> dict[str, 
         "target": target,
         "columns": list(comparison.columns),
         "methods": [
-            line._asdict() for line in summarise(trials, target, comparison.score, comparison.columns)
+            _summary_table(line) for line in summarise(trials, target, comparison.score, comparison.columns)
         ],
         "verdict": verdict.as_dict(),
         "runs": [
             {
-                "method": trial.method,
+                "method": trial.label,
                 "seed": trial.seed,
-                "directory": folders[trial.method, trial.seed],
+                "directory": folders[trial.label, trial.seed],
                 "rounds": len(trial.rows),
                 "accuracy": trial.rows[-1]["accuracy"] if trial.rows else None,
                 "problem": trial.problem,
@@ -178,6 +178,12 @@ def report(comparison: Comparison, trials: list[Trial], out: Path) -> dict[str, 
             for trial in trials
         ],
     }
+
+
+def _summary_table(line: MethodSummary) -> dict[str, Any]:
+    """Return a line for JSON: here its label is always a method."""
+    table = line._asdict()
+    return {"method": table.pop("label"), **table}
 
 
 def _write_page(comparison: Comparison, trials: list[Trial], path: Path) -> None:

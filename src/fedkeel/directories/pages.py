@@ -98,7 +98,7 @@ def parts_of(directory: Path) -> PageParts:
     if (directory / "manifest.json").exists():
         run = reported_run(directory)
         command = f"fedkeel run {shlex.quote(str(directory / 'experiment.toml'))}"
-        title = f"{run.trial.method} on {_data(run.manifest)}"
+        title = f"{run.trial.label} on {_data(run.manifest)}"
         return PageParts(title, (run,), commands=(command,), settings=read_experiment(directory))
     found = sorted(path.parent for path in directory.rglob("manifest.json")) if directory.is_dir() else []
     if not found:
@@ -141,7 +141,7 @@ def _by_method(part: PageParts) -> list[ReportedRun]:
     pattern = part.subject if "{}" in part.subject else f"{part.subject}={{}}"
     pattern = pattern.removeprefix("method=")
     return [
-        run._replace(trial=run.trial._replace(method=pattern.replace("{}", run.trial.method)))
+        run._replace(trial=run.trial._replace(label=pattern.replace("{}", run.trial.label)))
         for run in part.runs
     ]
 
@@ -164,10 +164,10 @@ def _numbered(sections: Sequence[Section]) -> list[Section]:
 
 def _comparison_parts(comparison: Comparison, trials: Sequence[Trial], out: Path) -> PageParts:
     folders = {(job.method, job.seed): job.directory for job in comparison.jobs(out)}
-    begun = [trial for trial in trials if (folders[trial.method, trial.seed] / "manifest.json").exists()]
+    begun = [trial for trial in trials if (folders[trial.label, trial.seed] / "manifest.json").exists()]
     return PageParts(
         f"{_listed(comparison.methods)} on {comparison.base.data.name}",
-        tuple(reported_run(folders[trial.method, trial.seed], trial) for trial in begun),
+        tuple(reported_run(folders[trial.label, trial.seed], trial) for trial in begun),
         commands=(comparison.command(), comparison.command_of_run(comparison.methods[-1], 0)),
         settings=comparison.base.to_toml(),
         measure=comparison.measure,
@@ -182,7 +182,7 @@ def _sweep_parts(directory: Path) -> PageParts:
     best = f"Best: {found['best'] or 'none'} ({found['best_note']})."
     folders = [directory / one["directory"] for one in found["runs"]]
     return PageParts(
-        f"{found['over']}: {', '.join(dict.fromkeys(trial.method for trial in trials))}",
+        f"{found['over']}: {', '.join(dict.fromkeys(trial.label for trial in trials))}",
         tuple(reported_run(folder, trial) for folder, trial in zip(folders, trials, strict=True)),
         (sweep_section(found["over"], trials, measure, best),),
         (found["command"],),

@@ -47,18 +47,18 @@ def _settings(directory: Path) -> dict[str, Any]:
 
 def told_apart(runs: Sequence[ReportedRun]) -> list[ReportedRun]:
     """Return runs whose names and seeds are their own: by the settings they differ in, else by directory."""
-    named = Counter((run.trial.method, run.trial.seed) for run in runs)
+    named = Counter((run.trial.label, run.trial.seed) for run in runs)
     twice = {method for (method, _), count in named.items() if count > 1}
     found = []
     for run in runs:
-        alike = [one for one in runs if one.trial.method == run.trial.method]
+        alike = [one for one in runs if one.trial.label == run.trial.label]
         keys = [
             key
             for key in run.settings
             if key not in ("seed", "method") and len({str(one.settings.get(key)) for one in alike}) > 1
         ]
-        if run.trial.method in twice or keys:
+        if run.trial.label in twice or keys:
             label = ", ".join(f"{key}={run.settings[key]}" for key in keys) or Path(run.directory or "").name
-            run = run._replace(trial=run.trial._replace(method=f"{run.trial.method} [{label}]"))  # noqa: PLW2901
+            run = run._replace(trial=run.trial._replace(label=f"{run.trial.label} [{label}]"))  # noqa: PLW2901
         found.append(run)
     return found

@@ -21,9 +21,12 @@ SPEED_ONLY = ("rounds", "target", "track", *(name for name in Execution.model_fi
 
 
 class PlannedRun(NamedTuple):
-    """One run of a comparison, a sweep or a robustness study: an experiment and where it is kept."""
+    """One run of a comparison, a sweep or a robustness study: an experiment and where it is kept.
 
-    method: str
+    `label` is what it is called there: its method, or a sweep's value.
+    """
+
+    label: str
     experiment: Experiment
     directory: Path
 
@@ -45,10 +48,10 @@ class PlannedRun(NamedTuple):
     @property
     def sendable(self) -> tuple[Callable[..., Trial], tuple[Any, ...]]:
         """A function that makes it in another process, and what that takes."""
-        return run_planned, (self.method, self.experiment.table(), str(self.directory))
+        return run_planned, (self.label, self.experiment.table(), str(self.directory))
 
     def __str__(self) -> str:
-        return f"{self.method}, seed {self.seed}"
+        return f"{self.label}, seed {self.seed}"
 
     def rounds_done(self) -> int:
         """Return how many rounds are on disk: the lines of its metrics."""
@@ -60,12 +63,12 @@ class PlannedRun(NamedTuple):
             return None
         rows = read_rows(self.directory)
         same = _essence(Experiment.load(self.directory)) == _essence(self.experiment)
-        return Trial(self.method, self.seed, rows) if same and len(rows) == self.experiment.rounds else None
+        return Trial(self.label, self.seed, rows) if same and len(rows) == self.experiment.rounds else None
 
     def so_far(self) -> Trial:
         """Return what is there of it, finished or not."""
         rows = read_rows(self.directory)
-        return Trial(self.method, self.seed, rows, UNFINISHED if len(rows) < self.experiment.rounds else None)
+        return Trial(self.label, self.seed, rows, UNFINISHED if len(rows) < self.experiment.rounds else None)
 
     def run(self, on_row: Callable[[Row], None] | None = None) -> Trial:
         """Train, or go on, or read what is there; a run that diverges is a result too."""
@@ -75,8 +78,8 @@ class PlannedRun(NamedTuple):
         try:
             result = self.experiment.train(self.directory, resume=True, callback=on_row)
         except Diverged as problem:
-            return Trial(self.method, self.seed, read_rows(self.directory), str(problem))
-        return Trial(self.method, self.seed, result.history)
+            return Trial(self.label, self.seed, read_rows(self.directory), str(problem))
+        return Trial(self.label, self.seed, result.history)
 
 
 def run_planned(label: str, table: Mapping[str, Any], directory: str) -> Trial:

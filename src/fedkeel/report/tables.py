@@ -31,18 +31,21 @@ _SELECTED_ON = {"test": "on the test set", "validation": "on validation data", "
 
 
 class Trial(NamedTuple):
-    """One run of a comparison; `problem` says why it has no last round: it diverged, or is `UNFINISHED`."""
+    """One of several runs; `problem` says why it has no last round: it diverged, or is `UNFINISHED`.
 
-    method: str
+    `label` is what it is a run of, over seeds: a comparison's method, a sweep's value.
+    """
+
+    label: str
     seed: int
     rows: Sequence[HistoryRow]
     problem: str | None = None
 
 
 class MethodSummary(NamedTuple):
-    """A method over its seeds. `model` is which of its models was evaluated: x, FedDyn also gamma.
+    """A method or a value over its seeds. `model` is which model was evaluated: x, of FedDyn also gamma.
 
-    `accuracy` is the mean of the chosen `measure` (which may be of another metric) over the seeds that
+    `score` is the mean of the chosen `measure`, of the accuracy or of another metric, over the seeds that
     finished, `spread` their standard deviation (None for one seed); `others` has mean and spread of the
     further measures that were asked for. `failed` counts the seeds that diverged. `rounds`, `bytes`,
     `gradients` and `seconds_to_target` are means over the `reached` seeds that reached the target, and
@@ -50,13 +53,13 @@ class MethodSummary(NamedTuple):
     of them took. `seconds` is the mean time of a run.
     """
 
-    method: str
+    label: str
     model: str
     seeds: int
     failed: int
     unfinished: int
     measure: str
-    accuracy: float | None
+    score: float | None
     spread: float | None
     others: dict[str, tuple[float | None, float | None]]
     reached: int
@@ -71,9 +74,9 @@ class MethodSummary(NamedTuple):
     limits: dict[str, float] | None = None
 
     @property
-    def label(self) -> str:
-        """The method, and the model where it is not x."""
-        return self.method if self.model == "x" else f"{self.method} ({self.model})"
+    def title(self) -> str:
+        """The label, and the model where it is not x."""
+        return self.label if self.model == "x" else f"{self.label} ({self.model})"
 
     @property
     def costs(self) -> CostSummary:
@@ -143,10 +146,10 @@ def final(trial: Trial, model: str = "x") -> float | None:
 
 
 def by_method(trials: Iterable[Trial]) -> dict[str, list[Trial]]:
-    """Group the runs by method, in the order they come."""
+    """Group the runs by their label, in the order they come."""
     groups: dict[str, list[Trial]] = {}
     for trial in trials:
-        groups.setdefault(trial.method, []).append(trial)
+        groups.setdefault(trial.label, []).append(trial)
     return groups
 
 
@@ -173,9 +176,9 @@ def summarise(
     measure: Measure = FINAL,
     columns: Sequence[str] = COLUMNS,
 ) -> list[MethodSummary]:
-    """Return one line for each method and each of its models.
+    """Return one line for each label and each of its models.
 
-    `measure` is what `accuracy` means; `columns` may name further measures, as `top` or `smoothed:50`.
+    `measure` is what `score` means; `columns` may name further measures, as `top` or `smoothed:50`.
     """
     return [
         _line(group, model, target, measure, columns)
@@ -187,18 +190,18 @@ def summarise(
 def _line(
     group: Sequence[Trial], model: str, target: float | None, measure: Measure, columns: Sequence[str]
 ) -> MethodSummary:
-    accuracy, spread = _mean_and_spread(group, measure, model)
+    mean, spread = _mean_and_spread(group, measure, model)
     times = [total_cost(trial.rows).seconds for trial in group]
     costs = _costs(group, model, target, measure)
     means = costs.means or {}
     return MethodSummary(
-        method=group[0].method,
+        label=group[0].label,
         model=model,
         seeds=len(group),
         failed=sum(why_diverged(trial) is not None for trial in group),
         unfinished=sum(map(is_unfinished, group)),
         measure=str(measure),
-        accuracy=accuracy,
+        score=mean,
         spread=spread,
         others={
             name: _mean_and_spread(group, parse_measure(name), model) for name in measure_columns(columns)
@@ -280,13 +283,13 @@ def cells(line: MethodSummary, columns: Sequence[str] = COLUMNS) -> tuple[str, .
         else:
             texts.append(_shown_score(line, name, counts=not scored))
             scored = True
-    return (line.label, *texts)
+    return (line.title, *texts)
 
 
 def _shown_score(line: MethodSummary, column: str, *, counts: bool) -> str:
     """Return a score as mean ± standard deviation, with `counts` how many runs have none."""
     if column == SCORE:
-        mean, spread, measure = line.accuracy, line.spread, parse_measure(line.measure)
+        mean, spread, measure = line.score, line.spread, parse_measure(line.measure)
     else:
         mean, spread = line.others[column]
         measure = parse_measure(column)

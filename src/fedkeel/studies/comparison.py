@@ -99,19 +99,19 @@ class Comparison(Study):
     def conclude(self, results: Results, out: Path) -> dict[str, Any]:
         """Return the table, the verdict and the runs."""
         trials = in_order(self.runs(out), results, self.methods)
-        folders = {(run.method, run.seed): str(run.directory) for run in self.runs(out)}
+        folders = {(run.label, run.seed): str(run.directory) for run in self.runs(out)}
         target = self.experiment.target or reachable_target(trials, self.score.metric)
         return {
             "command": self.line(),
             "target": target,
             "columns": list(self.columns),
-            "methods": [line._asdict() for line in summarise(trials, target, self.score, self.columns)],
+            "methods": [_line(line) for line in summarise(trials, target, self.score, self.columns)],
             "verdict": find_verdict(trials, self.score).as_dict(),
             "runs": [
                 {
-                    "method": trial.method,
+                    "method": trial.label,
                     "seed": trial.seed,
-                    "directory": folders[trial.method, trial.seed],
+                    "directory": folders[trial.label, trial.seed],
                     "rounds": len(trial.rows),
                     "accuracy": trial.rows[-1]["accuracy"] if trial.rows else None,
                     "problem": trial.problem,
@@ -131,14 +131,14 @@ class Comparison(Study):
         runs = [run for run in self.runs(out) if (run.directory / "manifest.json").exists()]
         trials = {run.directory: run.so_far() for run in runs}
         trials = {
-            path: trial._replace(problem=problems.get((trial.method, trial.seed), trial.problem))
+            path: trial._replace(problem=problems.get((trial.label, trial.seed), trial.problem))
             for path, trial in trials.items()
         }
         return PageParts(
             f"{listed(self.methods)} on {self.experiment.data.name}",
             tuple(
                 reported_run(run.directory, trials[run.directory])
-                for run in sorted(runs, key=lambda run: self.methods.index(run.method))
+                for run in sorted(runs, key=lambda run: self.methods.index(run.label))
             ),
             commands=(self.line(), self.line_of_run(self.methods[-1], 0)),
             settings=self.experiment.to_toml(),
@@ -153,7 +153,10 @@ class Comparison(Study):
 
     def summary(self, numbers: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the table and the verdict."""
-        lines = [MethodSummary(**line) for line in numbers["methods"]]
+        lines = [
+            MethodSummary(**{"label" if key == "method" else key: part for key, part in line.items()})
+            for line in numbers["methods"]
+        ]
         table = Table(
             id="summary",
             title="",
@@ -175,6 +178,12 @@ class Comparison(Study):
         refuse_diverged(list(results.values()))
 
 
+def _line(line: MethodSummary) -> dict[str, Any]:
+    """Return a line for JSON: here its label is always a method."""
+    table = line._asdict()
+    return {"method": table.pop("label"), **table}
+
+
 def distinct_methods(methods: Sequence[str]) -> tuple[str, ...]:
     """Return methods as they are spelled; refuse none, and one that is given twice."""
     if not methods:
@@ -190,7 +199,7 @@ def distinct_methods(methods: Sequence[str]) -> tuple[str, ...]:
 
 def in_order(runs: Sequence[PlannedRun], results: Results, labels: Sequence[str]) -> list[Trial]:
     """Return the results of runs, method by method or value by value."""
-    ordered = sorted(runs, key=lambda run: labels.index(run.method))
+    ordered = sorted(runs, key=lambda run: labels.index(run.label))
     return [results[run.directory] for run in ordered]
 
 
@@ -206,7 +215,7 @@ def refuse_diverged(trials: Sequence[Trial]) -> None:
     problems = [(trial, reason) for trial in trials if (reason := why_diverged(trial)) is not None]
     if problems:
         first, reason = problems[0]
-        text = f"{len(problems)} of {len(trials)} runs diverged; {first.method}, seed {first.seed}: "
+        text = f"{len(problems)} of {len(trials)} runs diverged; {first.label}, seed {first.seed}: "
         raise Diverged(text + reason, round=len(first.rows))
 
 

@@ -114,7 +114,7 @@ class RunGrid:
         return write_page(document, path)
 
     def _reported(self, trial: Trial) -> ReportedRun:
-        result = self.results[trial.method, trial.seed]
+        result = self.results[trial.label, trial.seed]
         rows = () if result.client_table is None else result.client_table.rows
         directory = None if result.run_dir is None else str(result.run_dir)
         return ReportedRun(trial, result.manifest, clients=rows, directory=directory)

@@ -34,6 +34,7 @@ from fedkeel.studies.comparison import (
 from fedkeel.studies.sweep_report import (
     SWEEP_FILE,
     SweepShape,
+    line_of_today,
     behind,
     behind_what,
     describe,
@@ -145,19 +146,19 @@ class Sweep(Study):
         """Return the table, the best value and the runs."""
         runs = self.runs(out)
         trials = in_order(runs, results, self.values)
-        problems = {(trial.method, trial.seed): trial.problem for trial in trials}
+        problems = {(trial.label, trial.seed): trial.problem for trial in trials}
         return {
             "command": self.line(),
             **describe(self.over, trials, self.experiment.target, self.score, self.columns),
             "settings": self.experiment.to_toml(),
             "runs": [
                 {
-                    "value": run.method,
+                    "value": run.label,
                     "seed": run.seed,
                     "directory": str(run.directory.relative_to(out)),
-                    "problem": problems[run.method, run.seed],
+                    "problem": problems[run.label, run.seed],
                 }
-                for run in sorted(runs, key=lambda run: self.values.index(run.method))
+                for run in sorted(runs, key=lambda run: self.values.index(run.label))
             ],
         }
 
@@ -196,7 +197,7 @@ def sweep_parts(numbers: Mapping[str, Any], directory: Path) -> PageParts:
     best = f"Best: {numbers['best'] or 'none'} ({numbers['best_note']})."
     folders = [directory / one["directory"] for one in numbers["runs"]]
     return PageParts(
-        f"{numbers['over']}: {', '.join(dict.fromkeys(trial.method for trial in trials))}",
+        f"{numbers['over']}: {', '.join(dict.fromkeys(trial.label for trial in trials))}",
         tuple(reported_run(folder, trial) for folder, trial in zip(folders, trials, strict=True)),
         (sweep_section(numbers["over"], trials, measure, best),),
         (numbers["command"],),
@@ -219,7 +220,7 @@ def sweep_summary(numbers: Mapping[str, Any]) -> tuple[Any, ...]:
         summary = MethodSummary(**{key: part for key, part in line.items() if key != "interval"})
         row = list(cells(summary, columns))
         if at is not None:
-            row[at:at] = [interval(line["interval"], measure), below.get(line["method"], "—")]
+            row[at:at] = [interval(line["interval"], measure), below.get(line["label"], "—")]
         rows.append(tuple(row))
     if at is not None:
         names[at:at] = ["95 % interval", f"{behind_what(numbers, measure)} (interval)"]
@@ -233,7 +234,8 @@ def sweep_summary(numbers: Mapping[str, Any]) -> tuple[Any, ...]:
 def read_old_sweep(directory: Path) -> dict[str, Any]:
     """Return the numbers of a sweep of version 0.1."""
     fix = "run the same `fedkeel sweep` line again to write it anew"
-    return read_object(directory / SWEEP_FILE, fix, SweepShape)
+    found = read_object(directory / SWEEP_FILE, fix, SweepShape)
+    return {**found, "table": [line_of_today(line) for line in found["table"]]}
 
 
 def with_other_columns(numbers: Mapping[str, Any], trials: Sequence[Trial], columns: Sequence[str]) -> Any:

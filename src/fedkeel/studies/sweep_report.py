@@ -14,7 +14,8 @@ from fedkeel.report.measures import FINAL, Measure
 from fedkeel.report.table_columns import COLUMNS
 from fedkeel.report.tables import by_method, score, why_diverged
 
-SWEEP_FILE = "sweep.json"
+SWEEP_FILE = "sweep.json"  # of version 0.1
+_RENAMED = {"method": "label", "accuracy": "score"}  # names of a line's parts there
 
 
 class _SweptRun(Shape):
@@ -64,10 +65,15 @@ def describe(
         "best_score": best.score,
         "best_note": best.note,
         "target": target,
-        "table": [{**line._asdict(), "interval": intervals[line.method]} for line in lines],
+        "table": [{**line._asdict(), "interval": intervals[line.label]} for line in lines],
         "verdict": find_verdict(trials, best.scored).as_dict(),
-        "problems": [f"{trial.method}, seed {trial.seed}: {reason}" for trial, reason in diverged],
+        "problems": [f"{trial.label}, seed {trial.seed}: {reason}" for trial, reason in diverged],
     }
+
+
+def line_of_today(line: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a line of a sweep's table by the names of today: what 0.1 wrote had others."""
+    return {_RENAMED.get(name, name): part for name, part in line.items()}
 
 
 def _scores(group: Sequence[Trial], measure: Measure) -> list[float]:

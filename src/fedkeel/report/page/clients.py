@@ -86,7 +86,7 @@ def _visits(runs: Sequence[ReportedRun]) -> Iterator[Chart]:
     clients = run.manifest.get("data", {}).get("clients", max(seen) + 1)
     visits = [seen[client] for client in range(clients)]
     title, note = "Visits", f"Of {run.name}; {len(run.trial.rows)} rounds."
-    if len({one.trial.method for one in runs}) > 1:
+    if len({one.trial.label for one in runs}) > 1:
         note += " All methods draw the same cohorts."
     if clients <= _EACH:
         series = Series(name="rounds", x=tuple(range(clients)), y=tuple(visits), kind="bars")
@@ -105,7 +105,7 @@ def _client_tables(runs: Sequence[ReportedRun]) -> dict[str, ClientTable]:
     rows: dict[str, list[Mapping[str, object]]] = {}
     for run in runs:
         if run.clients:
-            rows.setdefault(run.trial.method, []).extend(run.clients)
+            rows.setdefault(run.trial.label, []).extend(run.clients)
     return {method: ClientTable(found) for method, found in rows.items()}
 
 
@@ -156,7 +156,7 @@ def _sorted(table: ClientTable) -> tuple[tuple[float | int | None, ...], tuple[f
 def _left_out(runs: Sequence[ReportedRun]) -> Iterator[Block]:
     """Yield who was left out of which round and why, where anyone was."""
     found = [
-        (run.trial.method, f"{run.trial.seed}", f"{row['round'] + 1}", f"{one['client']}", str(one["reason"]))
+        (run.trial.label, f"{run.trial.seed}", f"{row['round'] + 1}", f"{one['client']}", str(one["reason"]))
         for run in runs
         for row in run.trial.rows
         for one in row.get("left_out") or ()

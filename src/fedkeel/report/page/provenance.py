@@ -42,7 +42,7 @@ def _differences(runs: Sequence[ReportedRun]) -> Table | None:
         return None
     groups: dict[tuple[str, ...], list[str]] = {}
     for run in known:
-        values = (run.trial.method, *(_text(run.settings.get(name)) for name in varied))
+        values = (run.trial.label, *(_text(run.settings.get(name)) for name in varied))
         groups.setdefault(values, []).append(str(run.trial.seed))
     return Table(
         id="differences",
@@ -122,7 +122,7 @@ def _runs_table(runs: Sequence[ReportedRun], subject: str) -> Table:
         identity = run.manifest.get("identity", {})
         rows.append(
             (
-                run.trial.method,
+                run.trial.label,
                 f"{run.trial.seed}",
                 state_of(run.trial),
                 f"{len(run.trial.rows)}",

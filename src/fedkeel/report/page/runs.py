@@ -73,7 +73,7 @@ class ReportedRun(NamedTuple):
     @property
     def name(self) -> str:
         """Its method (or value) and seed."""
-        return f"{self.trial.method}, seed {self.trial.seed}"
+        return f"{self.trial.label}, seed {self.trial.seed}"
 
 
 class PageRuns(NamedTuple):
@@ -176,7 +176,7 @@ def _curves(index: int, run: ReportedRun, most: int) -> RunCurves:
     }
     return RunCurves(
         id=run.directory or f"{index}",
-        method=trial.method,
+        method=trial.label,
         seed=trial.seed,
         state=state_of(trial),
         problem=why_diverged(trial) or trial.problem,

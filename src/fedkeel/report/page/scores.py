@@ -60,7 +60,7 @@ def _table(
 ) -> Table:
     measure = parse_measure(verdict.measure)
     lines = summarise(trials, target, measure, columns)
-    winner = [i for i, line in enumerate(lines) if (line.method, line.model) == (verdict.winner, "x")]
+    winner = [i for i, line in enumerate(lines) if (line.label, line.model) == (verdict.winner, "x")]
     return Table(
         id="scores",
         title="Scores",

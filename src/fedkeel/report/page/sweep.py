@@ -32,7 +32,7 @@ def sweep_section(over: str, trials: Sequence[Trial], measure: Measure, best: st
     if len(seeds) > 1:
         for index, seed in enumerate(seeds, start=1):
             points = [
-                (places[trial.method], found)
+                (places[trial.label], found)
                 for trial in trials
                 if trial.seed == seed and (found := score(trial, measure)) is not None
             ]
