@@ -80,7 +80,7 @@ def test_a_directory_of_version_0_1_is_read_and_nothing_in_it_is_trained_anew(
     assert names
     if kind == "search":
         said = str(played["old-search-again"]["old-search-again.txt"])
-        assert "2 of 2 trials are there already in old/search\n" in said
+        assert "2 of 2 runs are there already in old/search\n" in said
         assert "trial 1 of" not in said
         return
     for name in names:

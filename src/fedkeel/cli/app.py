@@ -26,11 +26,11 @@ _DEBUG = "--debug"
 # name: module of `fedkeel.cli`, and the first line of the command's help, shown without importing the module
 COMMANDS = {
     "demo": (
-        "compare",
+        "demo",
         "See a result in a minute: three methods × three seeds on digits, on clients that differ strongly.",
     ),
     "compare": (
-        "compare",
+        "studies",
         "Compare methods over seeds: a table, a verdict with its confidence interval, a page with curves.",
     ),
     "run": ("run", "Train one method; options change what the file says, and --set changes anything."),
@@ -82,12 +82,12 @@ COMMANDS = {
         "Tabulate and plot bounds against T, K, N or β, as printed and repaired, for chosen constants.",
     ),
     "costs": (
-        "costs",
+        "studies",
         "Count what methods cost in short real runs, beside what the papers print; say where they differ.",
     ),
-    "study": ("study", "Diagnostics that need runs of their own."),
+    "study": ("studies", "Diagnostics that need runs of their own."),
     "sweep": (
-        "search",
+        "studies",
         "Run one setting over several values and seeds, in parallel; a table with intervals and a plot.",
     ),
     "recipes": (
@@ -101,7 +101,7 @@ COMMANDS = {
     "cluster": ("cluster", "Ray clusters, on which --engine ray and --on ray run."),
     "deploy": ("deploy", "Train on real clients with Flower; rehearse it here."),
     "tune": (
-        "search",
+        "studies",
         "Search settings for the best final accuracy with Optuna; hopeless trials are pruned by rounds.",
     ),
 }

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, ge
 
 import typer
 
-from fedkeel.cli.resuming import given_command
 from fedkeel.common.errors import ConfigError, FedkeelError
 
 if TYPE_CHECKING:
@@ -209,12 +208,10 @@ def takes_experiment(
         def call(**given: Any) -> None:
             values = [(option, given.pop(option.parameter)) for option in options]
             experiment = read_experiment(given.pop("file"), given.pop("settings"), values)
-            with given_command(command, experiment, given):
-                command(experiment=experiment, **given)
+            command(experiment=experiment, **given)
 
         keyword = inspect.Parameter.KEYWORD_ONLY
         call.__name__, call.__doc__ = command.__name__, command.__doc__
-        call.command = command  # type: ignore[attr-defined]  # for `fedkeel resume`
         call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # what typer makes options of
             [parameter.replace(kind=keyword) for parameter in own.values()]
             + [inspect.Parameter(name, keyword, default=None, annotation=a) for name, a in shared.items()]
@@ -240,6 +237,11 @@ def read_experiment(
     base = Experiment() if file is None else Experiment.load(file)
     given = [option.setting(value) for option, value in values if value is not None]
     return base.with_settings([*given, *(settings or [])])
+
+
+def parameter_names() -> set[str]:
+    """Return the names of the options that experiments have."""
+    return {option.parameter for option in experiment_options()}
 
 
 def split_values(text: str) -> list[str]:

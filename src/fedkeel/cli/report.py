@@ -123,15 +123,6 @@ _NOTHING = {
 
 
 def _scores(document: Document, directories: list[Path]) -> Table:
-    from fedkeel.report.page.document import Table  # noqa: PLC0415
-
-    for section in document.sections:
-        for block in section.blocks:
-            if isinstance(block, Table) and block.id in (
-                "scores",
-                "paper-1",
-                "stability-table",
-                "interaction-table",
-            ):
-                return block
-    raise StorageError(f"{directories[0]}: no table of scores here: `fedkeel runs` lists runs")
+    if document.scores is None:
+        raise StorageError(f"{directories[0]}: no table of scores here: `fedkeel runs` lists runs")
+    return document.scores

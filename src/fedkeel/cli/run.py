@@ -11,11 +11,11 @@ import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
-from fedkeel.cli.resuming import go_on as go_on_with_command
 from fedkeel.common.columns import shown_events
 from fedkeel.common.errors import ClientFailed, ConfigError, Diverged, FedkeelError, Stopped, StorageError
 from fedkeel.common.progress import RunProgress, console, shown_time
-from fedkeel.experiments import COMMAND_FILE, COMPARISON_FILE
+from fedkeel.directories.kinds import KeptStudy, kept_study
+from fedkeel.directories.old import way_on
 from fedkeel.experiments.experiment import Experiment
 
 if TYPE_CHECKING:
@@ -79,26 +79,30 @@ def resume(
     as_json: opt.Json = False,
 ) -> None:
     """Go on with what was stopped: a run, comparison, sweep, search, study or recipe."""
-    if (directory / COMPARISON_FILE).exists():
-        from fedkeel.cli.compare import go_on  # noqa: PLC0415
-
-        if changes:
-            raise ConfigError(f"--set {changes[0]}: {directory} is a comparison; --set is for single runs")
-        go_on(directory, rounds, columns, as_json=as_json)
-        return
-    if (directory / COMMAND_FILE).exists():
-        go_on_with_command(directory, rounds=rounds, columns=columns, settings=changes, as_json=as_json)
+    study = kept_study(directory)
+    if study is not None:
+        _go_on(study, rounds, columns, changes, as_json=as_json)
         return
     paths.refuse_columns(directory, columns)
-    kind = paths.kind_of_study(directory)
-    if kind is not None:
-        raise StorageError(f"{directory}: {paths.about_study(directory, kind)}")
     from fedkeel.running.run_directory import read_manifest, read_rows  # noqa: PLC0415
 
     manifest, experiment = read_manifest(directory), Experiment.load(directory)
     rounds = rounds or max(experiment.rounds, manifest["rounds"], len(read_rows(directory)))
     experiment = experiment.with_settings([f"rounds={rounds}", *_of_faults(changes or [])])
     _train(experiment, directory, resuming=True, as_json=as_json)
+
+
+def _go_on(
+    kept: KeptStudy, rounds: int | None, columns: str | None, settings: list[str] | None, *, as_json: bool
+) -> None:
+    """Go on with a study of several runs."""
+    from fedkeel.cli.studies import go_on  # noqa: PLC0415  heavy
+
+    if settings:
+        raise ConfigError(f"--set {settings[0]}: {kept.directory} is a {kept.kind}; --set is for single runs")
+    if kept.plan is None:
+        raise StorageError(f"{kept.directory}: {way_on(kept.directory, kept.kind)}")
+    go_on(kept, rounds=rounds, columns=columns, as_json=as_json)
 
 
 def _of_faults(settings: list[str]) -> list[str]:

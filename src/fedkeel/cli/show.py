@@ -14,13 +14,13 @@ from fedkeel.cli import options as opt
 from fedkeel.cli import paths
 from fedkeel.cli.clients import show_clients
 from fedkeel.cli.runs import described
-from fedkeel.cli.sweep_page import print_sweep
 from fedkeel.common.columns import shown_events
-from fedkeel.common.errors import ConfigError, StorageError
-from fedkeel.common.files import read_whole, storage_errors
-from fedkeel.common.jsonfiles import read_object
+from fedkeel.common.errors import StorageError
 from fedkeel.common.progress import console, shown_time
-from fedkeel.experiments import OUTCOME_FILE, OUTCOME_TEXT
+from fedkeel.directories.kinds import KeptStudy, kept_study
+from fedkeel.directories.old import way_on
+from fedkeel.experiments import PAGE_FILE
+from fedkeel.report.tables import UNFINISHED
 from fedkeel.running.run_directory import check_end, read_manifest, read_rows, read_timings
 
 _EXAMPLES = "[bold]Examples[/]\n\n"
@@ -46,47 +46,22 @@ def show(
     as_json: opt.Json = False,
 ) -> None:
     """Show a run: its settings, its curve, what it cost; of a comparison or sweep its table and verdict."""
-    kind = paths.kind_of_group(directory)
-    if per_client or kind not in ("comparison", "sweep"):
-        paths.refuse_columns(directory, columns)
+    kept = None if per_client else kept_study(directory)
+    if kept is not None:
+        _show_study(kept, columns, as_json=as_json)
+        return
+    paths.refuse_columns(directory, columns)
     if per_client:
         show_clients(directory, as_json=as_json)
-    elif kind == "comparison":
-        _show_comparison(directory, columns, as_json=as_json)
-    elif (directory / OUTCOME_TEXT).exists():
-        _show_outcome(directory, as_json=as_json)
-    elif kind is not None:
-        _show_study(directory, kind, columns, as_json=as_json)
-    else:
-        found = _whole(directory)
-        _print_json(found) if as_json else _show_run(directory, found)
-        if (found["manifest"].get("end") or {}).get("rounds") == len(found["rows"]):
-            check_end(directory)
+        return
+    found = _whole(directory)
+    _print_json(found) if as_json else _show_run(directory, found)
+    if (found["manifest"].get("end") or {}).get("rounds") == len(found["rows"]):
+        check_end(directory)
 
 
 def _print_json(value: Any) -> None:
     print(json.dumps(value, ensure_ascii=False, indent=2))
-
-
-def _show_outcome(directory: Path, *, as_json: bool) -> None:
-    """Print what came out of a recipe, as it was written."""
-    again = "run the same `fedkeel reproduce` line again: what is finished is not trained again"
-    found = read_object(directory / OUTCOME_FILE, again)
-    if as_json:
-        _print_json({key: value for key, value in found.items() if key not in ("text", "format")})
-        return
-    text = found["text"] if "text" in found else _read_text(directory / OUTCOME_TEXT, again)
-    print(f"{str(text).rstrip()}\n\nPage: {directory / 'page.html'}")
-
-
-def _read_text(path: Path, fix: str) -> str:
-    """Return a text from before it was kept beside the numbers."""
-    with storage_errors(path):
-        content = read_whole(path)
-    try:
-        return content.decode()
-    except UnicodeDecodeError as problem:
-        raise StorageError(f"{path}: byte {problem.start} is not UTF-8: {fix}") from None
 
 
 def _whole(directory: Path) -> dict[str, Any]:
@@ -162,42 +137,23 @@ def _spark(values: list[float]) -> str:
     return f"{100 * low:.0f} % {bars} {100 * high:.0f} %"
 
 
-def _show_study(directory: Path, kind: str, columns: str | None, *, as_json: bool) -> None:
-    from fedkeel.studies.sweep_report import SWEEP_FILE, read_sweep  # noqa: PLC0415
+def _show_study(kept: KeptStudy, columns: str | None, *, as_json: bool) -> None:
+    """Print what a study came to, or what its runs say so far."""
+    from fedkeel.directories.pages import study_document  # noqa: PLC0415  heavy
+    from fedkeel.report.terminal import print_document  # noqa: PLC0415
 
-    file = directory / SWEEP_FILE
-    if kind != "sweep" or not file.exists():
-        raise StorageError(f"{directory}: {paths.about_study(directory, kind)}")
-    try:
-        found = read_sweep(directory, columns)
-        if as_json:
-            _print_json(found)
-        else:
-            print_sweep(found)
-    except ConfigError:
-        raise
-    except (ValueError, KeyError, TypeError) as problem:
+    document = study_document(kept, columns)
+    quoted = shlex.quote(str(kept.directory))
+    if document is None:
+        if kept.plan is None:
+            raise StorageError(f"{kept.directory}: {way_on(kept.directory, kept.kind)}")
         raise StorageError(
-            f"{file}: cannot be read ({problem}): run the same `fedkeel sweep` line again to write it anew"
-        ) from None
-
-
-def _show_comparison(directory: Path, columns: str | None, *, as_json: bool) -> None:
-    from fedkeel.cli.compare import print_report, report  # noqa: PLC0415
-    from fedkeel.experiments.scoring import check_measures  # noqa: PLC0415
-    from fedkeel.report.table_columns import measure_columns, parse_columns  # noqa: PLC0415
-    from fedkeel.studies.comparison import Comparison, kept_trials  # noqa: PLC0415
-
-    comparison = Comparison.load(directory)
-    trials = kept_trials(comparison, directory)
-    if columns is not None:
-        comparison = comparison._replace(columns=parse_columns(columns))
-        known = {name for trial in trials for row in trial.rows for name in row}
-        check_measures(measure_columns(comparison.columns), comparison.base.rounds, known, "--columns")
-    found = report(comparison, trials, directory)
+            f"{kept.directory}: this {kept.kind} is not finished: `fedkeel resume {quoted}` goes on"
+        )
     if as_json:
-        _print_json(found)
-    else:
-        print_report(found, trials)
-        if any(trial.problem for trial in trials):
-            console().print(f"Go on: fedkeel resume {shlex.quote(str(directory))}", markup=False)
+        _print_json(document.numbers)
+        return
+    page = kept.directory / PAGE_FILE
+    print_document(document, page if page.exists() else None)
+    if any(run.get("problem") == UNFINISHED for run in document.numbers.get("runs", ())):
+        console().print(f"Go on: fedkeel resume {quoted}", markup=False)

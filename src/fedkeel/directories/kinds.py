@@ -1,19 +1,19 @@
-"""The kinds of studies: where each is declared, what its directory is known by, and the commands they make."""
+"""The kinds of studies: where each is declared, and which of them a directory holds."""
 
 from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fedkeel.common.errors import StorageError
-from fedkeel.experiments import COMPARISON_FILE, STUDY_FILE
+from fedkeel.experiments import COMPARISON_FILE, OUTCOME_TEXT, STUDY_FILE
 from fedkeel.studies.base import Study
 from fedkeel.studies.comparison import read_old_comparison
 from fedkeel.studies.description import read_description
 
-# kind, as study.json has it: the module and the class that declare it. A new study is a module and a row here.
+# kind, as study.json has it: the module and the class that declare it; a new study is a module and a row
 STUDIES = {
     "comparison": "fedkeel.studies.comparison:Comparison",
     "sweep": "fedkeel.studies.sweep:Sweep",
@@ -41,6 +41,8 @@ class KeptStudy(NamedTuple):
     kind: str
     directory: Path
     plan: dict[str, object] | None
+    command: str | None = None
+    placement: dict[str, Any] | None = None
 
     def study(self, *, checked: bool = True) -> Study:
         """Return it; unchecked it takes no PyTorch."""
@@ -55,14 +57,18 @@ class KeptStudy(NamedTuple):
 
 def kept_study(directory: Path) -> KeptStudy | None:
     """Return which study a directory holds, None where it holds none."""
+    if (directory / OUTCOME_TEXT).exists() and not (directory / STUDY_FILE).exists():
+        return KeptStudy("recipe", directory, None)
     if (directory / STUDY_FILE).exists():
         found = read_description(directory)
         if found["study"] not in STUDIES:
             raise StorageError(
-                f"{directory / STUDY_FILE}: there is no kind {found['study']!r}: restore it, or choose another "
-                "directory"
+                f"{directory / STUDY_FILE}: there is no kind {found['study']!r}: restore it, or choose "
+                "another directory"
             )
-        return KeptStudy(found["study"], directory, found.get("plan"))
+        return KeptStudy(
+            found["study"], directory, found.get("plan"), found.get("command"), found.get("placement")
+        )
     if (directory / COMPARISON_FILE).exists():
         return KeptStudy("comparison", directory, read_old_comparison(directory))
     return None

@@ -20,12 +20,12 @@ from fedkeel.common.errors import StorageError
 from fedkeel.common.files import make_directory, read_whole, storage_errors, write_durably
 from fedkeel.common.jsonfiles import json_text, sealed
 from fedkeel.common.tomlfile import flat
-from fedkeel.experiments import COMPARISON_FILE
+from fedkeel.experiments import COMPARISON_FILE, OUTCOME_FILE
 from fedkeel.experiments import STUDY_FILE as FILE
 from fedkeel.studies.description import read_description
 
 FORMAT = 2  # of study.json: with the plan of the study
-COMPARISON = "comparison"
+_MARKS = {"comparison": COMPARISON_FILE, "recipe": OUTCOME_FILE}
 _DIGEST_LENGTH = 65  # of the line that a part begins with, its end included
 
 
@@ -34,14 +34,13 @@ def open_directory(
     kind: str,
     settings: Mapping[str, Any],
     *,
-    plan: Mapping[str, Any] | None = None,
-    command: str | None = None,
+    more: Mapping[str, Any] | None = None,
     begin: bool = True,
 ) -> None:
     """Begin or continue a study in a directory; refuse one that holds other settings, or other files.
 
-    What may grow from one call to the next (pairs, values, trials) is no part of `settings`; the `plan` has
-    all of it, and `command` is the line that makes it. A directory in which nothing is finished yet may be
+    What may grow from one call to the next (pairs, values, trials) is no part of `settings`; `more` has all
+    of it: the plan, the line that makes it and where. A directory in which nothing is finished yet may be
     used with any settings. Without `begin` it is only checked.
     """
     now = json.loads(json.dumps({"study": kind, "settings": dict(settings)}))
@@ -49,8 +48,8 @@ def open_directory(
         before = _description(directory, kind)
     if before is not None:
         _check_same(directory, before, now)
-    whole = now if plan is None else {"format": FORMAT, **now, "plan": dict(plan), "command": command}
-    if not begin or (before is not None and plan is None):
+    whole = now if more is None else {"format": FORMAT, **now, **more}
+    if not begin or (before is not None and more is None):
         return
     with storage_errors(directory):
         make_directory(directory)
@@ -141,7 +140,7 @@ def _description(directory: Path, kind: str) -> dict[str, Any] | None:
     if not begun:
         return None
     if FILE not in names:
-        if COMPARISON_FILE in names and kind == COMPARISON:  # of version 0.1: its runs check their settings
+        if _MARKS.get(kind) in names:  # of version 0.1, where the runs check their settings
             return None
         raise StorageError(f"{directory}: holds {begun[0]} and no study: choose an empty or new directory")
     return read_description(directory)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, cast
 
 from pydantic import BeforeValidator, Field, InstanceOf
 
@@ -43,12 +43,43 @@ Results = Mapping[Path, Any]
 SEEDS = "Number of seeds: 0, 1, 2, …"
 
 
+class AskedSetting(NamedTuple):
+    """How a setting of a study is written on the command line.
+
+    `many`: the option is repeated; `listed`: its values are separated by commas.
+    """
+
+    flag: str | None = None
+    metavar: str | None = None
+    many: bool = False
+    listed: bool = False
+
+
 def asked(
-    default: Any, meaning: str, *, flag: str | None = None, metavar: str | None = None, **limits: Any
+    default: Any,
+    meaning: str,
+    *,
+    flag: str | None = None,
+    metavar: str | None = None,
+    many: bool = False,
+    listed: bool = False,
+    **limits: Any,
 ) -> Any:
     """Declare a setting of a study: its default (… for none), meaning, and how its option is written."""
-    written = {name: text for name, text in (("flag", flag), ("metavar", metavar)) if text is not None}
-    return Field(default, description=meaning, json_schema_extra={"option": written}, **limits)
+    how = AskedSetting(flag, metavar, many, listed)
+    return Field(default, description=meaning, json_schema_extra={"asked": how}, **limits)  # type: ignore[dict-item]
+
+
+def asked_settings(study: type[FrozenModel]) -> dict[str, AskedSetting]:
+    """Return the settings that a study asks for, those without a default first, then the seeds."""
+    found = {
+        name: extra["asked"]
+        for name, field in study.model_fields.items()
+        if isinstance(extra := field.json_schema_extra, dict) and "asked" in extra
+    }
+    fields = study.model_fields
+    order = sorted(found, key=lambda name: (not fields[name].is_required(), name != "seeds"))
+    return {name: cast("AskedSetting", found[name]) for name in order}
 
 
 def _as_texts(given: Any) -> Any:
@@ -78,6 +109,7 @@ class Study(FrozenModel):
     about: ClassVar[str]
     examples: ClassVar[tuple[str, ...]] = ()
     without: ClassVar[tuple[str, ...]] = ("method", "seed")  # settings of an experiment that it has itself
+    has_experiment: ClassVar[bool] = True
     own_workers: ClassVar[bool] = False  # how many runs go side by side is a setting: it decides numbers
 
     experiment: InstanceOf[Experiment] = Field(default_factory=Experiment)
@@ -107,6 +139,10 @@ class Study(FrozenModel):
         free = {*SPEED_ONLY, *self.without}
         return {key: part for key, part in self.experiment.table().items() if key not in free}
 
+    def began_in_old_format(self, out: Path) -> bool:
+        """Tell whether version 0.1 began the directory, with settings that only its parts can check."""
+        return False
+
     def runs(self, out: Path) -> Sequence[IndependentRun[Any]]:
         """Return the runs, seed after seed, so that a first impression of all comes early."""
         raise NotImplementedError
@@ -130,6 +166,14 @@ class Study(FrozenModel):
     def so_far(self, out: Path) -> Results | None:
         """Return what is there of runs that are not all finished; None where nothing can be said of them."""
         return None
+
+    def with_rounds(self, rounds: int) -> Self:
+        """Return the study with longer runs."""
+        if not self.has_experiment:
+            raise ConfigError(
+                f"--rounds {rounds}: the rounds of a {self.kind} are those of the paper: leave it out"
+            )
+        return self.changed(experiment=self.experiment.with_settings([f"rounds={rounds}"]))
 
     def with_columns(self, columns: str) -> Self:
         """Return the study with other columns in its table."""
@@ -161,24 +205,34 @@ class Study(FrozenModel):
 
     def line(self) -> str:
         """Return the command line that makes the study again."""
-        words = ["fedkeel", self.command]
-        for name, field in type(self).model_fields.items():
+        words = [f"fedkeel {self.command}"]
+        for name, how in asked_settings(type(self)).items():
             value = getattr(self, name)
-            option = (field.json_schema_extra or {}).get("option")  # type: ignore[union-attr]
-            if option is None or (value == field.get_default() and name not in ("methods", "seeds")):
+            if value is None or (value == type(self).model_fields[name].get_default() and name != "seeds"):
                 continue
-            flag = option.get("flag", f"--{name.replace('_', '-')}")
-            if isinstance(value, bool):
+            flag = how.flag or f"--{name.replace('_', '-')}"
+            if how.listed:
+                comma = ";" if any("," in one for one in value) else ","
+                words.append(f"{flag}={shlex.quote(comma.join(value))}")
+            elif isinstance(value, bool):
                 words += [flag] * value
-            elif isinstance(value, tuple):
-                words += [word for one in value for word in (flag, shlex.quote(str(one)))]
-            elif value is not None:
-                words += [flag, shlex.quote(str(value))]
+            else:
+                several = value if isinstance(value, tuple) else (value,)
+                words += [f"{flag} {shlex.quote(str(one))}" for one in several]
         dropped = tuple(f"{name}=" for name in self.without)
-        words += [
-            f"--set {shlex.quote(one)}" for one in changes(self.experiment) if not one.startswith(dropped)
-        ]
-        return " ".join(words)
+        changed = [one for one in changes(self.experiment) if not one.startswith(dropped)]
+        return " ".join([*words, *(f"--set {shlex.quote(one)}" for one in changed)])
+
+    def write(self, numbers: Mapping[str, Any], out: Path) -> None:
+        """Write what it came to."""
+        with storage_errors(out):
+            text = json_text(sealed({"study": self.kind, "numbers": dict(numbers)}), indent=2)
+            write_durably(out / RESULT_FILE, text.encode())
+
+    @classmethod
+    def read(cls, out: Path) -> dict[str, Any] | None:
+        """Return what was written, None where it is not finished."""
+        return read_result(out, cls.kind)
 
 
 class StudyResult(NamedTuple):
@@ -241,11 +295,14 @@ def play(
     line = line or f"{study.line()} --out {shlex.quote(str(out))}"
 
     def begin() -> None:
-        open_directory(out, study.kind, study.shared(), plan=study.table(), command=line)
+        how = {"plan": study.table(), "command": line, "placement": placement._asdict()}
+        open_directory(out, study.kind, study.shared(), more=how)
 
+    told = [] if events is None else [events]
     try:
-        open_directory(out, study.kind, study.shared(), begin=False)
-        told = [_Begun(begin), *([] if events is None else [events])]
+        if not study.began_in_old_format(out):
+            open_directory(out, study.kind, study.shared(), begin=False)
+            told = [_Begun(begin), *told]
         results = study.make(out, placement, SeveralEvents(*told))
     except (ConfigError, DataError):
         _remove(new)
@@ -258,7 +315,7 @@ def play(
         problem.args = (f"{problem}\n{way_on(out)}",)
         raise
     numbers = study.conclude(results, out)
-    write_result(study, out, numbers)
+    study.write(numbers, out)
     document = study.document(numbers, out)
     write_page(document, out / PAGE_FILE)
     return StudyResult(study, out, document, results)
@@ -267,13 +324,6 @@ def play(
 def way_on(out: Path) -> str:
     """Say how to go on with a study that was stopped."""
     return f"resume with: fedkeel resume {shlex.quote(str(out))}"
-
-
-def write_result(study: Study, out: Path, numbers: Mapping[str, Any]) -> None:
-    """Write what a study came to."""
-    with storage_errors(out):
-        text = json_text(sealed({"study": study.kind, "numbers": dict(numbers)}), indent=2)
-        write_durably(out / RESULT_FILE, text.encode())
 
 
 def read_result(directory: Path, kind: str) -> dict[str, Any] | None:
@@ -290,7 +340,8 @@ def read_result(directory: Path, kind: str) -> dict[str, Any] | None:
         numbers: dict[str, Any] = dict(found["numbers"])
     except (ValueError, KeyError, TypeError) as problem:
         raise StorageError(
-            f"{file}: cannot be read ({problem}): `fedkeel resume {shlex.quote(str(directory))}` writes it anew"
+            f"{file}: cannot be read ({problem}): `fedkeel resume {shlex.quote(str(directory))}` "
+            "writes it anew"
         ) from None
     return numbers
 

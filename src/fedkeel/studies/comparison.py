@@ -60,20 +60,23 @@ class Comparison(Study):
     command: ClassVar = "compare"
     about: ClassVar = (
         "Compare methods over seeds: a table, a verdict with its confidence interval, a page with curves.\n\n"
-        "A seed decides the split, the noise, the first model, the cohorts and the minibatches, and is shared "
-        "by all methods. Without --target, the highest accuracy that every run reached serves."
+        "A seed decides the split, the noise, the first model, the cohorts and the minibatches, and is "
+        "shared by all methods. Without --target, the highest accuracy that every run reached serves."
     )
     examples: ClassVar = (
         "fedkeel compare --method fedavg --method scaffold --method feddyn --seeds 5 --target 0.9",
-        'fedkeel compare --method fedavg --method "relaxed(scaffold, beta=0.1)" --rounds 100 --out runs/relaxed',
-        "fedkeel compare --method fedavg --method fedcm --columns top,smoothed:50,rounds_to_target --target 0.8",
+        'fedkeel compare --method fedavg --method "relaxed(scaffold, beta=0.1)" --rounds 100 '
+        "--out runs/relaxed",
+        "fedkeel compare --method fedavg --method fedcm --columns top,smoothed:50,rounds_to_target "
+        "--target 0.8",
         "fedkeel compare experiment.toml --method fedavg --method fedcm --json > table.json",
-        "fedkeel compare --method fedavg --method scaffold --on ray --address head:6379 --out /shared/compare",
+        "fedkeel compare --method fedavg --method scaffold --on ray --address head:6379 "
+        "--out /shared/compare",
     )
 
-    methods: Texts = asked(..., METHODS, flag="--method", metavar="METHOD")
+    methods: Texts = asked(..., METHODS, flag="--method", metavar="METHOD", many=True)
     measure: MeasureText = asked("final", MEASURE, metavar="RULE")
-    columns: ColumnNames = asked(COLUMNS, TABLE_COLUMNS, metavar="A,B,…")
+    columns: ColumnNames = asked(COLUMNS, TABLE_COLUMNS, metavar="A,B,…", listed=True)
     folders: Texts = ()  # of a comparison of version 0.1, where they are not the usual ones
 
     def checked(self) -> Self:
@@ -249,7 +252,7 @@ def read_old_comparison(directory: Path) -> dict[str, Any]:
     try:
         table = fitting(read_sealed(file), _OldComparison)
         parse_measure(table.get("measure", "final"))
-        return {**table, "seeds": len(table["seeds"])}
+        return {**{key: part for key, part in table.items() if key != "format"}, "seeds": len(table["seeds"])}
     except (OSError, ValueError) as problem:
         reason = (problem.strerror if isinstance(problem, OSError) else None) or problem
         raise StorageError(

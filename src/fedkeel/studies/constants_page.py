@@ -65,6 +65,7 @@ def constants_table(found: Mapping[str, Any]) -> Table:
     """Return the table of constants."""
     return Table(
         id="constants-table",
+        scores=True,
         title="Constants, along and around the pilot",
         headings=("constant", *HEADINGS),
         rows=tuple((row[0].strip(), *row[1:]) for row in constant_rows(found)),

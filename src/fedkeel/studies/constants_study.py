@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+from fedkeel.experiments import STUDY_FILE
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.run_all import IndependentRun
 from fedkeel.report.page.document import Table, Text
@@ -19,6 +20,7 @@ from fedkeel.studies.constants_page import (
     constants_section,
     constants_verdict,
 )
+from fedkeel.studies.description import read_description
 from fedkeel.studies.measured import Measured, MeasuredRun, OnRow, study_parts
 
 
@@ -52,6 +54,10 @@ class ConstantsStudy(Study):
     def _effort(self) -> dict[str, int]:
         return {name: getattr(self, f"pilot_{name}") for name in ("rounds", "points", "clients", "samples")}
 
+    def began_in_old_format(self, out: Path) -> bool:
+        """Tell whether version 0.1 measured in this directory itself."""
+        return (out / STUDY_FILE).exists() and read_description(out).get("plan") is None
+
     def runs(self, out: Path) -> list[IndependentRun[Measured]]:
         """Return a run for each seed."""
         return list(self._runs(out).values())
@@ -64,7 +70,7 @@ class ConstantsStudy(Study):
                 measure_constants,
                 self.experiment.model_copy(update={"seed": seed}).table(),
                 self._effort(),
-                out / f"seed-{seed}",
+                out if seed == first and self.began_in_old_format(out) else out / f"seed-{seed}",
                 self.pilot_rounds,
                 _count_done,
             )

@@ -52,7 +52,8 @@ class CostsStudy(Study):
         "Count what methods cost in short real runs, beside what the papers print; say where they differ.\n\n"
         "Without --method: all methods of the papers. Without options of an experiment: a small network on "
         "digits. Of stages, each is counted, and the whole; --rounds is the length of the run that weighs "
-        "them. FedInit's Tables 7 and 9, the poster's table and the communication column of FedSAGD's Table 1."
+        "them. FedInit's Tables 7 and 9, the poster's table and the communication column of FedSAGD's "
+        "Table 1."
     )
     examples: ClassVar = (
         "fedkeel costs",
@@ -63,7 +64,7 @@ class CostsStudy(Study):
     )
     without: ClassVar = ("method", "track")
 
-    methods: Texts = asked(PRINTED, METHODS, flag="--method", metavar="METHOD")
+    methods: Texts = asked(PRINTED, METHODS, flag="--method", metavar="METHOD", many=True)
     seeds: int = 1  # what is counted does not depend on it
     counted: int = asked(10, "Rounds that are played and counted.", ge=2)
 
@@ -124,6 +125,7 @@ class CostsStudy(Study):
             *(
                 Table(
                     id=quantity,
+                    scores=True,
                     title=title,
                     headings=("method", *columns, *sources),
                     rows=tuple(

@@ -18,6 +18,7 @@ class StudyShape(Shape):
     settings: dict[str, Any]
     plan: dict[str, Any] | None = None
     command: str | None = None
+    placement: dict[str, Any] | None = None
 
 
 def read_description(directory: Path) -> dict[str, Any]:

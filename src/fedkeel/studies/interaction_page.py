@@ -30,7 +30,13 @@ def interaction_section(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Sec
                 series=series,
                 wide=True,
             ),
-            Table(id="interaction-table", title="Snapshots", headings=headings, rows=tuple(rows)),
+            Table(
+                id="interaction-table",
+                title="Snapshots",
+                headings=headings,
+                rows=tuple(rows),
+                scores=True,
+            ),
         ),
     )
 

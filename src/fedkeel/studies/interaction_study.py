@@ -36,7 +36,7 @@ class InteractionStudy(Study):
     )
     without: ClassVar = ("method", "track")
 
-    methods: Texts = asked(..., METHODS, flag="--method", metavar="METHOD")
+    methods: Texts = asked(..., METHODS, flag="--method", metavar="METHOD", many=True)
     seeds: int = asked(1, SEEDS, metavar="N", ge=1)
     every: int = asked(10, "Rounds between snapshots.", ge=1)
     samples: int = asked(500, SAMPLES, ge=2)

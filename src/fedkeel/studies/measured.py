@@ -1,4 +1,4 @@
-"""Runs that measure something and give plain values: what stability, interaction and constants are made of."""
+"""Runs that measure something and give plain values: stability, interaction, constants and costs."""
 
 from __future__ import annotations
 

@@ -75,22 +75,25 @@ class RobustnessStudy(Study):
         "Accuracy with and without hostile clients, per method and reducer: who holds out against what."
     )
     examples: ClassVar = (
-        "fedkeel study robustness --method fedavg --method scaffold --rounds 30 --cohort 20 --out runs/hostile",
+        "fedkeel study robustness --method fedavg --method scaffold --rounds 30 --cohort 20 "
+        "--out runs/hostile",
         'fedkeel study robustness --method scaffold --reducer median --reducer "krum(0.3)" '
         '--attack "SignFlip(0.2)"',
     )
     without: ClassVar = ("method", "seed", "reducer", "attack")
 
-    methods: Texts = asked(..., METHODS, flag="--method", metavar="METHOD")
+    methods: Texts = asked(..., METHODS, flag="--method", metavar="METHOD", many=True)
     reducers: Texts = asked(
         REDUCERS,
         'Reducer beside the mean, as "TrimmedMean(0.2)"; repeatable. By default all.',
         flag="--reducer",
+        many=True,
     )
     attacks: Texts = asked(
         ATTACKS,
         'Attack, as "SignFlip(share=0.2)"; repeatable. By default all, with 20 %.',
         flag="--attack",
+        many=True,
     )
     measure: MeasureText = asked("final", MEASURE, metavar="RULE")
 

@@ -35,6 +35,7 @@ def robustness_section(found: Mapping[str, Any]) -> Section:
     tones = tuple("good" if line["holds"] else "bad" for line in lines)
     table = Table(
         id="robustness-table",
+        scores=True,
         title="Every combination",
         headings=_HEADINGS,
         rows=tuple(rows),

@@ -69,7 +69,8 @@ class SearchStudy(Study):
         "Search settings for the best final accuracy with Optuna; hopeless trials are pruned by rounds."
     )
     examples: ClassVar = (
-        'fedkeel tune --over "work.lr=log(0.01, 1)" --over "method=FedInit(beta={uniform(0, 0.2)})" --trials 30',
+        'fedkeel tune --over "work.lr=log(0.01, 1)" --over "method=FedInit(beta={uniform(0, 0.2)})" '
+        "--trials 30",
         'fedkeel tune experiment.toml --over "method=FedSAGD(lam={log(0.01, 1)}, mu={log(0.001, 1)})"',
         'fedkeel tune --over "work.lr=log(0.01, 1)" --trials 64 --parallel 16 --on ray --address auto '
         "--out /shared/lr",
@@ -77,7 +78,7 @@ class SearchStudy(Study):
     without: ClassVar = ()
     own_workers: ClassVar = True
 
-    over: Texts = asked(..., OVER, flag="--over", metavar="KEY=RANGE")
+    over: Texts = asked(..., OVER, flag="--over", metavar="KEY=RANGE", many=True)
     seeds: int = asked(1, f"{SEEDS}; a trial is scored by their mean.", metavar="N", ge=1)
     trials: int = asked(20, "Trials in all.", ge=1)
     parallel: int = asked(

@@ -40,7 +40,13 @@ def stability_section(found: Mapping[str, Mapping[str, Any]]) -> Section:
                 series=parting,
                 wide=True,
             ),
-            Table(id="stability-table", title="After the last round", headings=headings, rows=tuple(rows)),
+            Table(
+                id="stability-table",
+                title="After the last round",
+                headings=headings,
+                rows=tuple(rows),
+                scores=True,
+            ),
             Text(id="stability-text", paragraphs=tuple(stability_text(first).split("\n"))),
             Chart(
                 id="largest",

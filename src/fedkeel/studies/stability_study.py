@@ -36,7 +36,7 @@ class StabilityStudy(Study):
     )
     without: ClassVar = ("method", "held_out", "track")
 
-    methods: Texts = asked(..., METHODS, flag="--method", metavar="METHOD")
+    methods: Texts = asked(..., METHODS, flag="--method", metavar="METHOD", many=True)
     seeds: int = asked(1, SEEDS, metavar="N", ge=1)
     pairs: int = asked(5, "Replaced clients, each a pair of runs.", ge=1)
     replace: Literal["client", "sample"] = asked("client", "What differs: one client, or one sample.")
@@ -44,7 +44,7 @@ class StabilityStudy(Study):
     drawn_by: int | None = asked(None, "Replace clients that are drawn within so many rounds.", ge=1)
     drawn_at_least: int | None = asked(None, "Replace clients that are drawn at least so often.", ge=1)
     local_round: Counts | None = asked(
-        None, "Round in which walks are compared; repeatable. Default: 0, 10, 50, …"
+        None, "Round in which walks are compared; repeatable. Default: 0, 10, 50, …", many=True
     )
     samples: int = asked(1000, SAMPLES, ge=2)
 

@@ -34,12 +34,12 @@ from fedkeel.studies.comparison import (
 from fedkeel.studies.sweep_report import (
     SWEEP_FILE,
     SweepShape,
-    line_of_today,
     behind,
     behind_what,
     describe,
     how_sure,
     interval,
+    line_of_today,
 )
 
 OVER = 'What varies: a setting, as work.lr or "method=FedInit(beta={})"; {} stands for the value.'
@@ -85,9 +85,11 @@ class Sweep(Study):
     without: ClassVar = ("seed",)
 
     over: Annotated[str, BeforeValidator(_read_over)] = asked(..., OVER, metavar="KEY[=TEXT]")
-    values: Annotated[tuple[str, ...], BeforeValidator(_read_values)] = asked(..., VALUES, metavar="A,B,…")
+    values: Annotated[tuple[str, ...], BeforeValidator(_read_values)] = asked(
+        ..., VALUES, metavar="A,B,…", listed=True
+    )
     measure: MeasureText = asked("final", MEASURE, metavar="RULE")
-    columns: ColumnNames = asked(COLUMNS, TABLE_COLUMNS, metavar="A,B,…")
+    columns: ColumnNames = asked(COLUMNS, TABLE_COLUMNS, metavar="A,B,…", listed=True)
 
     def checked(self) -> Self:
         """Check that every value makes an experiment of its own, and that it has what is measured."""

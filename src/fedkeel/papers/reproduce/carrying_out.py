@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from fedkeel.papers.reproduce.estimate import job_seconds
 from fedkeel.papers.reproduce.histories import keep_history, read_history
 from fedkeel.papers.reproduce.jobs import JobResult, carry_out, finished, rounds_done
 from fedkeel.papers.reproduce.outcome import Outcome, conclude
-from fedkeel.papers.reproduce.plan import JobKey, RecipeJob, RecipePlan
+from fedkeel.papers.reproduce.plan import RecipeJob, RecipePlan
 
 
 class RecipeRun(NamedTuple):
@@ -59,7 +59,7 @@ class RecipeRun(NamedTuple):
         return rounds_done(self.job)
 
 
-class _Histories(RunEvents):
+class HistoryKeeper(RunEvents):
     """Puts the history of every run that has ended into a directory."""
 
     def __init__(self, directory: Path) -> None:
@@ -70,14 +70,14 @@ class _Histories(RunEvents):
         keep_history(self._directory, run.job, result)
 
 
-def carry_out_plan(
+def make_runs(
     plan: RecipePlan,
     *,
     placement: Placement | None = None,
     histories: Path | None = None,
     events: RunEvents | None = None,
-) -> Outcome:
-    """Run what is not run yet and conclude.
+) -> dict[Path, JobResult]:
+    """Run what is not run yet, the longest runs of a seed first; return the result of each by its directory.
 
     One by one the runs are made in this process, else in processes of their own with one thread each: by
     default one per core. Runs whose history is in `histories` are not made; those of others are put there.
@@ -86,19 +86,32 @@ def carry_out_plan(
     if histories is not None:  # what cannot be written is found before the first run, not after it
         with storage_errors(histories):
             make_directory(histories)
-        told = [_Histories(histories), *told]
+        told = [HistoryKeeper(histories), *told]
     runs = [RecipeRun(job, histories) for job in plan.distinct.values()]
     placement = placement or Placement(os.cpu_count() or 1)
-    placement = placement._replace(workers=min(placement.workers, max(1, len(runs))))
-    found = run_all(
+    return run_all(
         runs,
         plan.directory.parent,
-        placement,
+        placement._replace(workers=min(placement.workers, max(1, len(runs)))),
         SeveralEvents(*told),
         order=lambda run: (run.job.key.seed, -run.cost * run.rounds),
     )
-    results = {job.key: found[job.directory] for job in plan.jobs if job.directory in found}
-    return conclude(plan, results)
+
+
+def carry_out_plan(
+    plan: RecipePlan,
+    *,
+    placement: Placement | None = None,
+    histories: Path | None = None,
+    events: RunEvents | None = None,
+) -> Outcome:
+    """Run what is not run yet, and conclude."""
+    return conclude_from(plan, make_runs(plan, placement=placement, histories=histories, events=events))
+
+
+def conclude_from(plan: RecipePlan, found: Mapping[Path, JobResult]) -> Outcome:
+    """Read the cells off the results of runs, by their directories, and judge the claims."""
+    return conclude(plan, {job.key: found[job.directory] for job in plan.jobs if job.directory in found})
 
 
 def carry_out_alone(job: RecipeJob) -> JobResult:
@@ -115,9 +128,4 @@ def there(job: RecipeJob, histories: Path | None = None) -> JobResult | None:
 def read_outcome(plan: RecipePlan, histories: Path | None = None) -> Outcome:
     """Conclude from the runs that are finished, and run nothing."""
     found = {directory: there(job, histories) for directory, job in plan.distinct.items()}
-    results: dict[JobKey, JobResult] = {}
-    for job in plan.jobs:
-        result = found[job.directory]
-        if result is not None:
-            results[job.key] = result
-    return conclude(plan, results)
+    return conclude_from(plan, {path: result for path, result in found.items() if result is not None})

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedkeel.common.errors import Diverged
 from fedkeel.experiments.experiment import Experiment
+from fedkeel.experiments.planned_run import PlannedRun
 from fedkeel.papers.recipes.studies import BoundedRun, CountedCosts, FeatureCounts, StabilityCurves
 from fedkeel.papers.reproduce.plan import RecipeJob
 from fedkeel.running.run_directory import count_rows, read_rows
 from fedkeel.settings.options import SERIAL
 from fedkeel.studies.artifacts import read_or_make, read_part
-from fedkeel.studies.comparison import PlannedRun
 
 if TYPE_CHECKING:
     from fedkeel.settings.run_settings import RunSettings

@@ -68,12 +68,28 @@ def kept_document(directory: Path) -> Document:
     """Return the page that was written of a recipe."""
     file = directory / _PAGE_JSON
     try:
-        return Document.model_validate_json(file.read_text())
+        return _with_scores(Document.model_validate_json(file.read_text()))
     except (OSError, ValidationError) as problem:
         reason = problem.strerror if isinstance(problem, OSError) else "it is no page of fedkeel's"
         raise StorageError(
             f"{file}: cannot be read ({reason}): run the same `fedkeel reproduce` line again to write it anew"
         ) from None
+
+
+def _with_scores(page: Document) -> Document:
+    """Mark the table of results, which a page's data does not say."""
+    sections = tuple(
+        section.model_copy(
+            update={
+                "blocks": tuple(
+                    block.model_copy(update={"scores": True}) if block.id == "paper-1" else block
+                    for block in section.blocks
+                )
+            }
+        )
+        for section in page.sections
+    )
+    return page.model_copy(update={"sections": sections})
 
 
 def recipe_document(outcome: Outcome, command: str) -> Document:
@@ -212,6 +228,7 @@ def _tables(outcome: Outcome) -> Iterator[Table]:
     for number, (title, headings, rows) in enumerate(shown_tables(outcome), start=1):
         yield Table(
             id=f"paper-{number}",
+            scores=number == 1,
             title=title or headings[0] or f"Table {number}",
             headings=tuple(headings),
             rows=tuple(tuple(row) for row in rows),

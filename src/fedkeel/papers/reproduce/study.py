@@ -10,17 +10,19 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator
 
-from fedkeel.common.errors import ConfigError, Diverged
-from fedkeel.common.files import make_directory, storage_errors
+from fedkeel.common.errors import ConfigError, Diverged, StorageError
+from fedkeel.common.files import read_whole, storage_errors
+from fedkeel.common.jsonfiles import read_object
+from fedkeel.experiments import OUTCOME_FILE, OUTCOME_TEXT, PAGE_FILE
 from fedkeel.experiments.placement import Placement
-from fedkeel.experiments.run_all import IndependentRun, RunEvents, SeveralEvents, run_all
+from fedkeel.experiments.run_all import IndependentRun, RunEvents
 from fedkeel.papers.recipes import find_recipe
 from fedkeel.papers.recipes.recipe import PRINTED
-from fedkeel.papers.reproduce.carrying_out import HistoryKeeper, RecipeRun
+from fedkeel.papers.reproduce.carrying_out import RecipeRun, conclude_from, make_runs
 from fedkeel.papers.reproduce.jobs import JobResult
-from fedkeel.papers.reproduce.outcome import Outcome, conclude, outcome_text
+from fedkeel.papers.reproduce.outcome import outcome_text
 from fedkeel.papers.reproduce.page import kept_document, write_numbers
-from fedkeel.papers.reproduce.plan import JobKey, RecipePlan, plan
+from fedkeel.papers.reproduce.plan import RecipePlan, plan
 from fedkeel.report.page.document import Code, Document
 from fedkeel.report.page.parts import PageParts
 from fedkeel.settings.options import Execution
@@ -53,7 +55,9 @@ class RecipeStudy(Study):
 
     kind: ClassVar = "recipe"
     command: ClassVar = "reproduce"
-    about: ClassVar = "Run a table or figure of a paper: its numbers beside ours, each claim judged, and a page."
+    about: ClassVar = (
+        "Run a table or figure of a paper: its numbers beside ours, each claim judged, and a page."
+    )
     examples: ClassVar = (
         "fedkeel reproduce fedsagd/table2 --scale cpu --only emnist --methods fedavg,fedsagd --seeds 3",
         "fedkeel reproduce fedinit/figure1b --scale smoke",
@@ -66,9 +70,11 @@ class RecipeStudy(Study):
     recipe: str
     scale: Literal["paper", "cpu", "smoke"] = asked("cpu", SCALE)
     reading: Literal["printed", "authors"] = asked(PRINTED, READING)
-    only: Names = asked(None, "Setups to run, as emnist,cifar10; all by default.", metavar="SETUP,…")
+    only: Names = asked(
+        None, "Setups to run, as emnist,cifar10; all by default.", metavar="SETUP,…", listed=True
+    )
     methods: Names = asked(
-        None, "Rows of the table, as fedavg,fedsagd; all by default.", metavar="ROW,…"
+        None, "Rows of the table, as fedavg,fedsagd; all by default.", metavar="ROW,…", listed=True
     )
     seeds: int | None = asked(None, SEEDS, metavar="N", ge=1)  # type: ignore[assignment]  # by default the recipe's
     address: str | None = asked(None, Execution.model_fields["address"].description or "")
@@ -113,42 +119,32 @@ class RecipeStudy(Study):
 
     def make(self, out: Path, placement: Placement, events: RunEvents) -> Results:
         """Make the runs, the longest of a seed first."""
-        told = [events]
-        if self.histories is not None:  # what cannot be written is found before the first run, not after it
-            with storage_errors(Path(self.histories)):
-                make_directory(Path(self.histories))
-            told = [HistoryKeeper(Path(self.histories)), events]
-        return run_all(
-            self.runs(out),
-            out.parent,
-            placement,
-            SeveralEvents(*told),
-            order=lambda run: (run.job.key.seed, -run.cost * run.rounds),
-        )
-
-    def outcome(self, results: Results, out: Path) -> Outcome:
-        """Read the cells off the results and judge the claims."""
-        made = self.plan(out.parent)
-        found: dict[JobKey, JobResult] = {
-            job.key: results[job.directory] for job in made.jobs if job.directory in results
-        }
-        return conclude(made, found)
+        histories = None if self.histories is None else Path(self.histories)
+        return make_runs(self.plan(out.parent), placement=placement, histories=histories, events=events)
 
     def conclude(self, results: Results, out: Path) -> dict[str, Any]:
         """Return the numbers, and write them with the page as data."""
-        outcome = self.outcome(results, out)
+        outcome = conclude_from(self.plan(out.parent), results)
         write_numbers(outcome, self.line())
-        numbers = outcome.as_dict()
-        return {**{key: part for key, part in numbers.items() if key not in ("directory", "page")}}
+        numbers = {**outcome.as_dict(), "text": f"{outcome_text(outcome)}\n"}
+        return {key: part for key, part in numbers.items() if key not in ("directory", "page")}
 
     def document(self, numbers: Mapping[str, Any], out: Path) -> Document:
         """Return the page that was written, and the tables and claims as text."""
-        return kept_document(out)
+        return recipe_told(numbers, out)
 
     def parts(self, numbers: Mapping[str, Any], out: Path) -> PageParts:
         """Return the page that was written."""
         kept = kept_document(out)
         return PageParts(kept.title, sections=kept.sections, whole=kept)
+
+    def write(self, numbers: Mapping[str, Any], out: Path) -> None:
+        """Write nothing: `conclude` has."""
+
+    @classmethod
+    def read(cls, out: Path) -> dict[str, Any] | None:
+        """Return what was written."""
+        return read_outcome_file(out) if (out / OUTCOME_FILE).exists() else None
 
     def refuse(self, results: Results) -> None:
         """Raise Diverged where no run is left."""
@@ -167,6 +163,27 @@ class RecipeStudy(Study):
         return f"fedkeel reproduce {self.recipe} --scale {self.scale}{reading}{more}"
 
 
-def summary_of(outcome: Outcome) -> tuple[Code, ...]:
-    """Return the tables and the claims as a terminal shows them."""
-    return (Code(id="outcome", title="", text=outcome_text(outcome)),)
+def recipe_told(numbers: Mapping[str, Any], out: Path) -> Document:
+    """Return all that is told of a recipe: the page that was written, and the tables and claims as text."""
+    whole = {"directory": str(out), "page": str(out / PAGE_FILE), **numbers}
+    text = str(whole.pop("text")).rstrip()
+    summary = (Code(id="outcome", title="", text=text),)
+    return kept_document(out).model_copy(update={"summary": summary, "numbers": whole})
+
+
+def read_outcome_file(out: Path) -> dict[str, Any]:
+    """Return the numbers that were written of a recipe, with its text."""
+    again = "run the same `fedkeel reproduce` line again: what is finished is not trained again"
+    found = read_object(out / OUTCOME_FILE, again)
+    numbers = {key: value for key, value in found.items() if key not in ("format", "directory", "page")}
+    return numbers if "text" in numbers else {**numbers, "text": _read_text(out / OUTCOME_TEXT, again)}
+
+
+def _read_text(path: Path, fix: str) -> str:
+    """Return a text from before it was kept beside the numbers."""
+    with storage_errors(path):
+        content = read_whole(path)
+    try:
+        return content.decode()
+    except UnicodeDecodeError as problem:
+        raise StorageError(f"{path}: byte {problem.start} is not UTF-8: {fix}") from None

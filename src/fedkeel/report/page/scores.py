@@ -64,6 +64,7 @@ def _table(
     return Table(
         id="scores",
         title="Scores",
+        scores=True,
         headings=("method", *headings(target, measure, columns)[1:]),
         rows=tuple(cells(line, columns) for line in lines),
         best=winner[0] if winner else None,
