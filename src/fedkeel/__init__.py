@@ -46,6 +46,9 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in `_
         Natural,
         Pathological,
     )
+    from fedkeel.directories import study
+    from fedkeel.directories.study import tune
+    from fedkeel.experiments.experiment import Experiment
     from fedkeel.experiments.loading import load
     from fedkeel.methods import (
         METHODS,
@@ -95,6 +98,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in `_
     from fedkeel.running.result import Result
     from fedkeel.running.train import train
     from fedkeel.settings.faults import Faults
+    from fedkeel.studies.base import StudyResult
     from fedkeel.studies.grid import RunGrid, compare, sweep
     from fedkeel.tensors.vector import Vector, zeros_like
 
@@ -123,6 +127,7 @@ __all__ = [
     "Diverged",
     "Drop",
     "EarlyStop",
+    "Experiment",
     "Facts",
     "Faults",
     "FedACG",
@@ -176,6 +181,7 @@ __all__ = [
     "StackReducer",
     "Stopped",
     "StorageError",
+    "StudyResult",
     "SwitchingRule",
     "Task",
     "TooFewClients",
@@ -196,13 +202,16 @@ __all__ = [
     "relaxed",
     "sharp",
     "stages",
+    "study",
     "sweep",
     "trackers",
     "train",
+    "tune",
     "zeros_like",
 ]
 
 _SUBPACKAGES = {
+    "study": "directories.study",
     "data": "data",
     "metrics": "core.metrics",
     "models": "models",
@@ -220,7 +229,7 @@ _MODULES = (
     "attacks",
     "core.task",
     "methods",
-    *_SUBPACKAGES.values(),
+    *(path for path in _SUBPACKAGES.values() if path != "directories.study"),
     "running.callbacks",
     "running.result",
     "running.train",
@@ -229,7 +238,10 @@ _ABOVE = {
     "RunGrid": "studies.grid",
     "compare": "studies.grid",
     "sweep": "studies.grid",
+    "Experiment": "experiments.experiment",
+    "StudyResult": "studies.base",
     "load": "experiments.loading",
+    "tune": "directories.study",
 }  # `data` has a load too
 
 if not TYPE_CHECKING:  # or checkers would take any name for one of ours

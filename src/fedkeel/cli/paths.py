@@ -12,6 +12,7 @@ from fedkeel.common.jsonfiles import NotJson
 from fedkeel.common.tomlfile import read_sealed
 from fedkeel.experiments import COMPARISON_FILE, STUDY_FILE
 from fedkeel.running.run_reading import MANIFEST, METRICS
+from fedkeel.studies.description import planned_runs as count_planned
 from fedkeel.studies.description import read_description
 
 ROOT = Path("runs")
@@ -45,7 +46,7 @@ def group_of(run: Path, root: Path) -> Path | None:
 
 def kind_of_group(directory: Path) -> str | None:
     """Return what a directory of several runs is: a comparison, a sweep, a study of some kind."""
-    return "comparison" if (directory / COMPARISON_FILE).exists() else kind_of_study(directory)
+    return kind_of_study(directory) or ("comparison" if (directory / COMPARISON_FILE).exists() else None)
 
 
 def kind_of_study(directory: Path) -> str | None:
@@ -57,19 +58,14 @@ def kind_of_study(directory: Path) -> str | None:
 
 
 def planned_runs(directory: Path) -> int | None:
-    """Return how many runs a comparison has when it is done; None for all else, which may grow."""
+    """Return how many runs a study has when it is done; None where that is not written down."""
     try:
+        if (directory / STUDY_FILE).exists():
+            return count_planned(read_description(directory))
         table = read_sealed(directory / COMPARISON_FILE)
         return len(table["methods"]) * len(table["seeds"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, StorageError, ValueError, KeyError, TypeError):
         return None
-
-
-def about_study(directory: Path, kind: str) -> str:
-    """Return what can be done with a study that is neither shown nor resumed by itself."""
-    command = {"sweep": "sweep", "search": "tune"}.get(kind, f"study {kind.removesuffix(' study')}")
-    article = "an" if kind[0] in "aeiou" else "a"
-    return f"holds {article} {kind}: go on with the same `fedkeel {command}` line and --out {directory}"
 
 
 def refuse_columns(directory: Path, columns: str | None) -> None:

@@ -16,7 +16,7 @@ from fedkeel.report.table_columns import parse_columns
 from fedkeel.studies.constants_page import constants_section, constants_verdict
 from fedkeel.studies.description import read_description
 from fedkeel.studies.interaction_page import interaction_section, interaction_verdict
-from fedkeel.studies.measured import provenance
+from fedkeel.studies.measured import grouped, provenance
 from fedkeel.studies.robustness_page import robustness_section, robustness_verdict
 from fedkeel.studies.stability_page import stability_section, stability_verdict
 from fedkeel.studies.sweep import (
@@ -34,11 +34,12 @@ COMMANDS = {"sweep": "sweep", "search": "tune"}
 class _Shown(NamedTuple):
     section: Callable[[Any], Section]
     verdict: Callable[[Any], Verdict | None]
+    by_method: bool = False
 
 
 _KINDS = {
-    "stability": _Shown(stability_section, stability_verdict),
-    "interaction": _Shown(interaction_section, interaction_verdict),
+    "stability": _Shown(stability_section, stability_verdict, by_method=True),
+    "interaction": _Shown(interaction_section, interaction_verdict, by_method=True),
     "robustness": _Shown(robustness_section, robustness_verdict),
     "constants": _Shown(constants_section, constants_verdict),
 }
@@ -56,7 +57,8 @@ def old_parts(directory: Path, kind: str) -> PageParts | None:
     try:
         table = unsealed(parse_object(read_whole(file)))
         found = table.get("methods", table)  # before there were seals it was not below `methods`
-        section, verdict = shown.section(found), shown.verdict(found)
+        section = shown.section(found)
+        verdict = shown.verdict(grouped({"methods": found}) if shown.by_method else found)
     except (OSError, ValueError, KeyError, TypeError, IndexError) as problem:
         raise StorageError(
             f"{file}: cannot be read ({problem}): run the same `fedkeel study {name}` line again"

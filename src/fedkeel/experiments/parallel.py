@@ -10,9 +10,10 @@ import threading
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import active_children, get_context
 from typing import Any, TypeVar
 
@@ -83,7 +84,8 @@ def _run(
         workers, mp_context=context, initializer=_prepare_worker, initargs=(os.getpid(),)
     )
     try:
-        open_jobs = {pool.submit(_call, function, *arguments): key for key, arguments in jobs.items()}
+        with _without_script():
+            open_jobs = {pool.submit(_call, function, *arguments): key for key, arguments in jobs.items()}
         while open_jobs:
             done, _ = wait(open_jobs, timeout=_SECONDS, return_when=FIRST_COMPLETED)
             for future in sorted(done, key=lambda one: isinstance(one.exception(), BrokenProcessPool)):
@@ -99,6 +101,18 @@ def _run(
         raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _without_script() -> Iterator[None]:
+    """Start workers that do not run the script again, as Python does where it is not guarded by its name."""
+    script = vars(sys.modules["__main__"])
+    hidden: dict[str, Any] = {name: script.pop(name) for name in ("__file__", "__spec__") if name in script}
+    script["__spec__"] = None
+    try:
+        yield
+    finally:
+        script.update(hidden)
 
 
 def _call(function: Callable[..., Found], *arguments: Any) -> Found:

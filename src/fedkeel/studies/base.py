@@ -86,7 +86,17 @@ def _as_texts(given: Any) -> Any:
     """Read several expressions: texts, or values whose `repr` is one."""
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise ConfigError(f"{given!r}: give several in a list, as in [{given!r}]")
-    return tuple(one if isinstance(one, str) else repr(one) for one in given)
+    return tuple(one if isinstance(one, str) else _expression(one) for one in given)
+
+
+def _expression(value: Any) -> str:
+    """Return the expression of a value; of a method that has a name, its name."""
+    from fedkeel.experiments.expression import parse_method  # noqa: PLC0415  heavy
+    from fedkeel.methods import METHODS  # noqa: PLC0415
+
+    shown = repr(value)
+    names = (getattr(method, "__name__", "") for method in METHODS)
+    return next((name for name in names if name and repr(parse_method(name)) == shown), shown)
 
 
 def _as_numbers(given: Any) -> Any:

@@ -11,13 +11,15 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fedkeel.common.errors import ConfigError, Diverged
 from fedkeel.common.files import storage_errors
 from fedkeel.common.progress import RunProgress, as_lines
 from fedkeel.core.algorithm import Algorithm
+from fedkeel.engines.jobs.pickles import Known, Packed, pack, unpack
 from fedkeel.experiments.metric_choice import MetricChoice, check_columns
+from fedkeel.experiments.placement import Placement
 from fedkeel.methods.stages import Stages
 from fedkeel.report import (
     ComparisonVerdict,
@@ -31,6 +33,7 @@ from fedkeel.report import (
 from fedkeel.report.choosing import ChosenValue, choose
 from fedkeel.report.inline import inline_chart, inline_table
 from fedkeel.report.page.comparison import runs_document
+from fedkeel.report.page.document import Document
 from fedkeel.report.page.rendering import write_page
 from fedkeel.report.page.runs import ReportedRun
 from fedkeel.report.table_columns import COLUMNS, parse_columns
@@ -95,10 +98,11 @@ class RunGrid:
         """Return by what the best was chosen."""
         return choose(self.trials, parse_measure(self.measure))
 
-    def save_page(self, path: str | Path) -> Path:
-        """Write table, verdict, curves and all else that is known of the runs as one HTML file."""
+    @property
+    def document(self) -> Document:
+        """Return table, verdict, curves and all else that is known of the runs, as a page shows them."""
         settings = f"{len(self.choices)} {self.kind}s, {len(self.results)} runs, made in Python"
-        document = runs_document(
+        return runs_document(
             ", ".join(self.choices),
             [self._reported(trial) for trial in self.trials],
             verdict=self.verdict,
@@ -108,10 +112,13 @@ class RunGrid:
             columns=self.columns,
             subject=self.kind,
         )
+
+    def save_page(self, path: str | Path) -> Path:
+        """Write the document as one HTML file."""
         path = Path(path)
         with storage_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-        return write_page(document, path)
+        return write_page(self.document, path)
 
     def _reported(self, trial: Trial) -> ReportedRun:
         result = self.results[trial.label, trial.seed]
@@ -149,6 +156,9 @@ def compare(
     mode: str | None = None,
     target: float | None = None,
     columns: str | Iterable[str] = COLUMNS,
+    parallel: int = 1,
+    on: Literal["ray"] | None = None,
+    address: str | None = None,
     progress: bool | None = None,
 ) -> RunGrid:
     """Compare methods over seeds: `run(method, seed)` trains each, as with `train(…, method, …, seed=seed)`.
@@ -165,14 +175,25 @@ def compare(
         target: the value whose cost is counted; by default the highest accuracy that every run reached.
         columns: the table's: "accuracy" (by the measure), any measure, "seconds", "rounds_to_target",
             "bytes_to_target", "gradients_to_target", "seconds_to_target"; a text with commas, or a list.
-        progress: show how far it is. By default only on a terminal (on stderr) and in a notebook.
+        parallel: runs that go side by side, in processes with one thread each.
+        on: "ray" spreads the runs over a Ray cluster, at `address` or started here.
+        progress: show progress. By default only on a terminal (on stderr) and in a notebook.
     """
     named = _named(_checked_many("methods", methods), repr)
     for method in named.values():
         if not isinstance(method, Algorithm | Stages):
             raise ConfigError(f"compare: {method!r} is not a method: give one, as in FedAvg()")
     scored = MetricChoice.of(measure, metric, mode, columns)
-    return _play("method", run, named, seeds=seeds, scored=scored, target=target, progress=progress)
+    return _play(
+        "method",
+        run,
+        named,
+        seeds=seeds,
+        scored=scored,
+        target=target,
+        placement=_placement(parallel, on, address),
+        progress=progress,
+    )
 
 
 def sweep(
@@ -185,12 +206,24 @@ def sweep(
     mode: str | None = None,
     target: float | None = None,
     columns: str | Iterable[str] = COLUMNS,
+    parallel: int = 1,
+    on: Literal["ray"] | None = None,
+    address: str | None = None,
     progress: bool | None = None,
 ) -> RunGrid:
     """Train with several values of whatever `run(value, seed)` makes of them; all else is as in `compare`."""
     named = _named(_checked_many("values", values), str)
     scored = MetricChoice.of(measure, metric, mode, columns)
-    return _play("value", run, named, seeds=seeds, scored=scored, target=target, progress=progress)
+    return _play(
+        "value",
+        run,
+        named,
+        seeds=seeds,
+        scored=scored,
+        target=target,
+        placement=_placement(parallel, on, address),
+        progress=progress,
+    )
 
 
 def _play(
@@ -201,6 +234,7 @@ def _play(
     seeds: int | Sequence[int],
     scored: MetricChoice,
     target: float | None,
+    placement: Placement,
     progress: bool | None,
 ) -> RunGrid:
     """Make the runs, seed after seed, so that a first impression of all comes early."""
@@ -220,25 +254,51 @@ def _play(
         listed = tuple(trials[key] for key in ordered)
         return RunGrid(kind, choices, results, listed, scored.text(listed), target, scored.columns)
 
+    def take(key: tuple[str, int], result: Result, problem: str | None) -> None:
+        results[key] = replace(result, memories={})
+        trials[key] = Trial(*key, result.history, problem)
+        scored.check(result.history)
+        if display is not None:
+            state = "diverged" if why_diverged(trials[key]) else "done"
+            display.end(plan.index(key), state, None, rounds=len(result.history))
+
     shown = is_watched() if progress is None else progress
     display = RunProgress([f"{name}, seed {seed}" for name, seed in plan], 0, stderr=True) if shown else None
     with display or nullcontext():
-        for index, (name, seed) in enumerate(plan):
-            try:
-                with part_of(display, index):
-                    result, problem = _checked(run(choices[name], seed), name, seed), None
-            except Diverged as diverged:
-                result, problem = diverged.result, str(diverged)
-            except (Exception, KeyboardInterrupt) as other:
-                other.comparison = made()  # type: ignore[union-attr]
-                raise
-            results[name, seed] = replace(result, memories={})
-            trials[name, seed] = Trial(name, seed, result.history, problem)
-            scored.check(result.history)
-            if display is not None:
-                state = "diverged" if why_diverged(trials[name, seed]) else "done"
-                display.end(index, state, None, rounds=len(result.history))
+        try:
+            if placement.one_by_one:
+                for index, (name, seed) in enumerate(plan):
+                    with part_of(display, index):
+                        take((name, seed), *_made(run, choices[name], name, seed))
+            else:
+                packed = {name: pack((run, choice, name), Known()) for name, choice in choices.items()}
+                jobs = {(name, seed): (packed[name], seed) for name, seed in plan}
+                placement.run(_made_elsewhere, jobs, Path(), lambda key, made: take(key, *unpack(made)))
+        except (Exception, KeyboardInterrupt) as other:
+            other.comparison = made()  # type: ignore[union-attr]
+            raise
     return made()
+
+
+def _placement(parallel: int, on: Literal["ray"] | None, address: str | None) -> Placement:
+    if parallel < 1:
+        raise ConfigError(f"parallel = {parallel}: give 1 or more")
+    return Placement(parallel, on, address)
+
+
+def _made(run: Callable[[Any, int], Result], choice: Any, name: str, seed: int) -> tuple[Result, str | None]:
+    """Make one run; what there is of one that diverged is a result too."""
+    try:
+        return _checked(run(choice, seed), name, seed), None
+    except Diverged as diverged:
+        return diverged.result, str(diverged)
+
+
+def _made_elsewhere(packed: Packed, seed: int) -> Packed:
+    """Make one run in another process."""
+    run, choice, name = unpack(packed)
+    result, problem = _made(run, choice, name, seed)
+    return pack((replace(result, memories={}), problem), Known())
 
 
 def _checked(result: object, name: str, seed: int) -> Result:

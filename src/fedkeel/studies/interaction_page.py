@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from fedkeel.report.page.document import Axis, Chart, Section, Series, Table, Verdict
@@ -60,18 +61,28 @@ def interaction_table(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Study
     return ("method", "round", "features", *shared, "features by γ_corr"), rows
 
 
-def interaction_verdict(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Verdict | None:
-    """Say how many features of the global model local models keep at the last snapshot."""
-    last = {name: seen[-1] for name, seen in found.items() if seen}
+def interaction_verdict(
+    by_method: Mapping[str, Sequence[tuple[int, Sequence[Mapping[str, Any]]]]],
+) -> Verdict | None:
+    """Say how many features of the global model local models keep at the last snapshot, mean over seeds."""
+    last = {
+        method: [seen[-1] for _, seen in seeds if seen]
+        for method, seeds in by_method.items()
+        if any(seen for _, seen in seeds)
+    }
     if not last:
         return None
-    ranked = sorted(last.items(), key=lambda item: -item[1]["local_current"])
-    told = "; ".join(
-        f"{name} {one['local_current']:.1f} of {one['features']} features" for name, one in ranked
+    kept = {method: fmean(one["local_current"] for one in seen) for method, seen in last.items()}
+    features = {method: fmean(one["features"] for one in seen) for method, seen in last.items()}
+    ranked = sorted(kept, key=lambda method: -kept[method])
+    told = "; ".join(f"{name} {kept[name]:.1f} of {features[name]:g} features" for name in ranked)
+    rounds = " and ".join(
+        str(round) for round in sorted({one["round"] for seen in last.values() for one in seen})
     )
-    rounds = " and ".join(str(round) for round in sorted({one["round"] for one in last.values()}))
+    most = max(map(len, last.values()))
+    runs = "one run of each method" if most == 1 else f"a mean over {most} seeds"
     return Verdict(
         text=f"After round {rounds} a local model shares with the global one, on average: {told}. "
-        "That is one run of each method, and no test.",
+        f"That is {runs}, and no test.",
         tone="unclear" if len(last) > 1 else "",
     )

@@ -15,7 +15,15 @@ from fedkeel.running.run_directory import count_rows
 from fedkeel.studies.base import SEEDS, Results, Study, Texts, asked
 from fedkeel.studies.comparison import METHODS, distinct_methods
 from fedkeel.studies.interaction_page import interaction_section, interaction_table, interaction_verdict
-from fedkeel.studies.measured import Measured, MeasuredRun, OnRow, serial_unless_asked, study_parts
+from fedkeel.studies.measured import (
+    Measured,
+    MeasuredRun,
+    OnRow,
+    by_label,
+    grouped,
+    serial_unless_asked,
+    study_parts,
+)
 from fedkeel.studies.stability_study import SAMPLES, labelled
 
 if TYPE_CHECKING:
@@ -85,14 +93,13 @@ class InteractionStudy(Study):
 
     def conclude(self, results: Results, out: Path) -> dict[str, Any]:
         """Return the snapshots of each method, with several seeds of each of them."""
-        found = {label: results[run.directory] for label, run in self._runs(out).items()}
-        return {"methods": {label: one.found for label, one in found.items() if one.problem is None}}
+        return by_label(self, labelled(self, out), results, self._runs(out))
 
     def parts(self, numbers: Mapping[str, Any], out: Path) -> PageParts:
         """Return its chart and table."""
         found = numbers["methods"]
         title = f"Interaction of {', '.join(found)}"
-        return study_parts(title, interaction_verdict(found), [interaction_section(found)], out)
+        return study_parts(title, interaction_verdict(grouped(numbers)), [interaction_section(found)], out)
 
     def summary(self, numbers: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return every snapshot of every method."""

@@ -116,6 +116,29 @@ def provenance(described: Mapping[str, Any]) -> Section:
     return Section(id="provenance", title="Provenance", blocks=(*again, FactList(id="settings", rows=rows)))
 
 
+def by_label(
+    study: Any, labels: Sequence[tuple[str, str, int, Path]], results: Any, runs: Any
+) -> dict[str, Any]:
+    """Return what was found by label; of several seeds also whose each is."""
+    found = {label: results[runs[label].directory] for label, *_ in labels}
+    numbers: dict[str, Any] = {
+        "methods": {label: one.found for label, one in found.items() if one.problem is None}
+    }
+    if study.seeds > 1:
+        numbers["labels"] = {label: {"method": method, "seed": seed} for label, method, seed, _ in labels}
+    return numbers
+
+
+def grouped(numbers: Mapping[str, Any]) -> dict[str, list[tuple[int, Any]]]:
+    """Return what was found by method, each with its seed."""
+    labels = numbers.get("labels", {})
+    found: dict[str, list[tuple[int, Any]]] = {}
+    for label, one in numbers["methods"].items():
+        whose = labels.get(label, {"method": label, "seed": 0})
+        found.setdefault(whose["method"], []).append((whose["seed"], one))
+    return found
+
+
 def several(count: int, what: str) -> str:
     """Return a number of things in words."""
     return f"{count} {what}{'s' * (count != 1)}"

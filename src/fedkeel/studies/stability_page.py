@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import inf
+from statistics import fmean
 from typing import Any
 
 from fedkeel.report.page.document import Axis, Chart, Section, Series, Table, Text, Tone, Verdict
@@ -104,11 +105,13 @@ def stability_text(found: Mapping[str, Any]) -> str:
     )
 
 
-def stability_verdict(found: Mapping[str, Mapping[str, Any]]) -> Verdict:
+def stability_verdict(by_method: Mapping[str, Sequence[tuple[int, Mapping[str, Any]]]]) -> Verdict:
     """Say whose coupled runs end closest together, and by how much, with intervals over the pairs.
 
-    Methods are compared pair by pair, where the same clients were replaced; the intervals hold together.
+    Methods are compared pair by pair, where the same clients were replaced in runs of the same seed; the
+    intervals hold together.
     """
+    found = {method: _pooled(seeds) for method, seeds in by_method.items()}
     ranked = sorted(found.items(), key=lambda item: item[1]["mean"][-1])
     best, first = ranked[0]
     setting = (
@@ -127,6 +130,21 @@ def stability_verdict(found: Mapping[str, Mapping[str, Any]]) -> Verdict:
     tone: Tone = "good" if settled else "unclear"
     end = "" if settled else " Whose end closest is not settled by these pairs."
     return Verdict(text=f"{setting}: {best} ends closest, {_spread(first)} apart; {told}.{end}", tone=tone)
+
+
+def _pooled(seeds: Sequence[tuple[int, Mapping[str, Any]]]) -> Mapping[str, Any]:
+    """Return the pairs of all seeds as those of one study."""
+    if len(seeds) == 1:
+        return seeds[0][1]
+    curves = [curve for _, one in seeds for curve in one["curves"]]
+    rounds = list(zip(*curves, strict=True))
+    return {
+        "replaced": seeds[0][1]["replaced"],
+        "curves": curves,
+        "clients": [{"client": (seed, each["client"])} for seed, one in seeds for each in one["clients"]],
+        "mean": [fmean(values) for values in rounds],
+        "largest": [max(values) for values in rounds],
+    }
 
 
 def _spread(one: Mapping[str, Any]) -> str:

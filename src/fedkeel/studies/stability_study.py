@@ -13,7 +13,15 @@ from fedkeel.report.page.document import Table, Text
 from fedkeel.report.page.parts import PageParts
 from fedkeel.studies.base import SEEDS, Counts, Results, Study, Texts, asked
 from fedkeel.studies.comparison import METHODS, distinct_methods
-from fedkeel.studies.measured import Measured, MeasuredRun, OnRow, serial_unless_asked, study_parts
+from fedkeel.studies.measured import (
+    Measured,
+    MeasuredRun,
+    OnRow,
+    by_label,
+    grouped,
+    serial_unless_asked,
+    study_parts,
+)
 from fedkeel.studies.stability_page import (
     stability_section,
     stability_table,
@@ -99,14 +107,13 @@ class StabilityStudy(Study):
 
     def conclude(self, results: Results, out: Path) -> dict[str, Any]:
         """Return what was found for each method, with several seeds for each of them."""
-        found = {label: results[run.directory] for label, run in self._runs(out).items()}
-        return {"methods": {label: one.found for label, one in found.items() if one.problem is None}}
+        return by_label(self, labelled(self, out), results, self._runs(out))
 
     def parts(self, numbers: Mapping[str, Any], out: Path) -> PageParts:
         """Return its charts and tables."""
         found = numbers["methods"]
         title = f"Stability of {', '.join(found)}"
-        return study_parts(title, stability_verdict(found), [stability_section(found)], out)
+        return study_parts(title, stability_verdict(grouped(numbers)), [stability_section(found)], out)
 
     def summary(self, numbers: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the numbers of every method after the last round, and who was replaced."""

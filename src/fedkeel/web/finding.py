@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedkeel.experiments import COMPARISON_FILE, STUDY_FILE
+from fedkeel.studies.description import planned_runs
 from fedkeel.web.tailing import read_small
 
 MOST_RUNS = 500
@@ -61,11 +62,12 @@ def find_runs(root: Path) -> FoundRuns:
 def _group(path: Path, names: set[str]) -> FoundGroup | None:
     """Return what a directory of several runs is; None where it is none, or its description is damaged."""
     try:
+        if STUDY_FILE in names:
+            described = json.loads(read_small(path / STUDY_FILE) or b"")
+            return FoundGroup(path, str(described["study"]), planned_runs(described))
         if COMPARISON_FILE in names:
             table = tomllib.loads((read_small(path / COMPARISON_FILE) or b"").decode())
             return FoundGroup(path, "comparison", len(table["methods"]) * len(table["seeds"]))
-        if STUDY_FILE in names:
-            return FoundGroup(path, str(json.loads(read_small(path / STUDY_FILE) or b"")["study"]))
     except (ValueError, KeyError, TypeError, RecursionError):
         pass
     return None
