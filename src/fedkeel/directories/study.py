@@ -65,6 +65,7 @@ class StudyFunction:
         shared = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
             for name, default in (("experiment", None), *_SHARED.items())
+            if name not in asked_settings(study)
         ]
         return inspect.Signature(
             sorted([*own, *shared], key=lambda parameter: parameter.kind), return_annotation=StudyResult

@@ -1,0 +1,232 @@
+"""Every kind of study can do all that any of them can: kind × capability, each cell run or with its reason."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from children import interruptible
+from typer.testing import CliRunner
+
+import fedkeel as fk
+from fedkeel.cli import app
+from fedkeel.directories.kinds import STUDIES, kept_study, study_class
+from fedkeel.report.page.document import Document
+from fedkeel.web.watching import Watch
+
+TINY = (
+    "--clients 6 --cohort 3 --split IID --rounds 2 --epochs 1 --batch-size 20 --model mlp(3) "
+    "--engine serial --threads 1"
+)
+SLOW = "--rounds 300"  # so long that a signal comes amid it
+
+
+class Kind(NamedTuple):
+    """A kind as it is called: its line, what is seen of each seed, and what makes it long."""
+
+    line: str
+    seeds: str = "--seeds 2"
+    long: str = SLOW
+
+
+KINDS = {
+    "comparison": Kind(f"compare {TINY} --method fedavg --method scaffold"),
+    "sweep": Kind(f"sweep {TINY} --over work.lr --values 0.1,0.2"),
+    "search": Kind(f"tune {TINY} --over work.lr=log(0.01,1) --trials 2"),
+    "robustness study": Kind(
+        f"study robustness {TINY} --method fedavg --reducer median --attack SignFlip(0.34)"
+    ),
+    "stability study": Kind(
+        f"study stability {TINY} --method fedavg --method scaffold --held-out 2 --pairs 1 --samples 10"
+    ),
+    "interaction study": Kind(
+        f"study interaction {TINY} --method fedavg --method scaffold --every 1 --samples 10 --components 2",
+        long=f"{SLOW} --every 100",
+    ),
+    "constants study": Kind(
+        f"study constants {TINY.replace('--rounds 2', '')} --pilot-rounds 2 --pilot-points 2 --pilot-clients 2 "
+        "--pilot-samples 10",
+        long="--pilot-rounds 600",
+    ),
+    "costs study": Kind(f"costs {TINY} --method fedavg --counted 2", seeds="", long="--counted 300"),
+    "recipe": Kind(
+        "reproduce fedinit/figure1b --scale smoke --methods 'β = 0'", seeds="--seeds 2", long="--scale paper"
+    ),
+}
+REASONS = {
+    ("search", "watch"): "its trials keep no rows on disk",
+    ("stability study", "watch"): "its runs keep no rows on disk",
+    ("constants study", "watch"): "its pilot keeps no rows on disk",
+    ("costs study", "watch"): "its rounds keep no rows on disk",
+    ("costs study", "seeds"): "what is counted does not depend on the seed",
+    ("recipe", "kill"): "its runs are killed in tests/recipes; at its smoke scale it is over in a second",
+    ("recipe", "interrupt"): "as above",
+}
+
+
+def test_each_kind_stands_in_the_table() -> None:
+    assert KINDS.keys() == STUDIES.keys()
+    assert {kind for kind, _ in REASONS} <= STUDIES.keys()
+    assert all(REASONS.values())
+
+
+def call(line: str, *more: str, code: int = 0) -> str:
+    result = CliRunner().invoke(app, [*shlex.split(line), *more])
+    assert result.exit_code == code, result.output
+    return result.stdout
+
+
+def make(kind: str, tmp_path: Path, *more: str) -> tuple[Path, str]:
+    out = tmp_path / "out"
+    printed = call(KINDS[kind].line, "--out", str(out), *more)
+    return directory_of(kind, out), printed
+
+
+def directory_of(kind: str, out: Path) -> Path:
+    return next(path.parent for path in out.rglob("study.json")) if kind == "recipe" else out
+
+
+@pytest.mark.slow(12, thorough=False)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_can_do_what_all_can(kind: str, tmp_path: Path) -> None:
+    directory, printed = make(kind, tmp_path, *shlex.split(KINDS[kind].seeds))
+    assert f"Page: {directory / 'page.html'}" in printed
+    kept = kept_study(directory)
+    assert kept is not None
+    assert kept.kind == kind
+    assert kept.study().seeds == (2 if KINDS[kind].seeds else 1)
+    shown = call(f"show {shlex.quote(str(directory))}")
+    assert shown.split() == printed.split()
+    numbers = json.loads(call(f"show {shlex.quote(str(directory))} --json"))
+    assert numbers["directory"] == str(directory)
+    call(f"report {shlex.quote(str(directory))} --out {tmp_path / 'page.html'}")
+    assert (tmp_path / "page.html").stat().st_size > 100_000
+    assert call(f"export {shlex.quote(str(directory))} --table scores --format markdown").startswith("|")
+    before = files(directory)
+    again = call(f"resume {shlex.quote(str(directory))} --json")
+    assert json.loads(again) == numbers
+    assert {name for name, stamp in files(directory).items() if before.get(name) != stamp} <= {
+        "study.json",
+        "result.json",
+        "page.html",
+        "outcome.json",
+        "outcome.txt",
+        "page.json",
+        "journal.log",
+    }
+    call(f"runs {shlex.quote(str(tmp_path))} --json")
+    watched = Watch(tmp_path)
+    watched.look()
+    if (kind, "watch") not in REASONS:
+        assert {group.kind for group in watched.groups.values()} == {kind}
+
+
+def files(directory: Path) -> dict[str, int]:
+    return {
+        str(path.relative_to(directory)): path.stat().st_mtime_ns
+        for path in directory.rglob("*")
+        if path.is_file() and not path.name.startswith(".")
+    }
+
+
+@pytest.mark.slow(60)
+@pytest.mark.parametrize("kind", KINDS)
+def test_runs_side_by_side_give_the_same(kind: str, tmp_path: Path) -> None:
+    """A search draws what is side by side together, so its settings are others; its trials are as many."""
+    one = json.loads(make(kind, tmp_path / "one", "--json")[1])
+    two = (
+        json.loads(make(kind, tmp_path / "two", "--json", "--parallel", "2")[1])
+        if kind != "costs study"
+        else one
+    )
+    if kind == "search":
+        assert two["trials"] == one["trials"]
+    else:
+        assert plain(two) == plain(one)
+
+
+def plain(value: Any) -> Any:
+    """Return numbers without times, places and command lines."""
+    if isinstance(value, dict):
+        return {
+            key: plain(part)
+            for key, part in value.items()
+            if "second" not in key
+            and key not in ("directory", "page", "command", "spreads", "limits", "text")
+        }
+    return [plain(part) for part in value] if isinstance(value, list) else value
+
+
+@pytest.mark.slow(60)
+@pytest.mark.parametrize("how", ["interrupt", "kill"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_ended_goes_on(kind: str, how: str, tmp_path: Path) -> None:
+    if (kind, how) in REASONS:
+        pytest.skip(REASONS[kind, how])
+    words = [*shlex.split(KINDS[kind].line), *shlex.split(KINDS[kind].long)]
+    out = tmp_path / "out"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fedkeel", *words, "--out", str(out)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        preexec_fn=interruptible,  # noqa: PLW1509
+    )
+    while not (out / "study.json").exists():
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.02)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT if how == "interrupt" else signal.SIGKILL)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode in (130, -signal.SIGKILL, 0), told
+    if process.returncode == 130:
+        assert f"resume with: fedkeel resume {shlex.quote(str(out))}" in told
+    numbers = json.loads(call(f"resume {shlex.quote(str(out))} --json"))
+    undisturbed = json.loads(call(shlex.join(words), "--json", "--out", str(tmp_path / "whole")))
+    assert plain(numbers) == plain(undisturbed)
+
+
+def test_a_kind_says_in_python_what_it_takes() -> None:
+    for name in (
+        "comparison",
+        "sweep",
+        "robustness",
+        "stability",
+        "interaction",
+        "constants",
+        "costs",
+        "tune",
+    ):
+        face = getattr(fk.study, name)
+        assert "Settings:" in face.__doc__
+        assert "run_dir" in str(face.__signature__) if hasattr(face, "__signature__") else True
+
+
+def test_a_result_prints_itself_and_has_a_document(tmp_path: Path) -> None:
+    tiny = {
+        "rounds": 1,
+        "cohort": 3,
+        "data.clients": 6,
+        "work.epochs": 1,
+        "engine": "serial",
+        "model.name": "mlp(3)",
+    }
+    found = fk.study.comparison(["fedavg", fk.SCAFFOLD()], tiny, seeds=1)
+    assert isinstance(found, fk.StudyResult)
+    assert isinstance(found.document, Document)
+    assert "SCAFFOLD" in repr(found)
+    assert "<table>" in found._repr_html_()
+    assert found.directory is None
+    assert found.numbers["methods"][1]["method"] == "SCAFFOLD"
+    assert study_class("comparison").kind == "comparison"
+    with pytest.raises(fk.ConfigError, match="comparison has no argument 'method'"):
+        fk.study.comparison(["fedavg"], tiny, method=1)
