@@ -21,7 +21,7 @@ from fedkeel.experiments.experiment import Experiment, ExperimentShape
 from fedkeel.experiments.expression import parse_method, spell_method
 from fedkeel.experiments.placement import ONE_BY_ONE, Placement
 from fedkeel.experiments.run_all import RunEvents, SeveralEvents, run_all
-from fedkeel.experiments.scoring import check_scoring
+from fedkeel.experiments.scoring import check_scoring, parse_scoring
 from fedkeel.report.measures import Measure, parse_measure
 from fedkeel.report.table_columns import COLUMNS, parse_columns
 from fedkeel.report.tables import UNFINISHED, Trial
@@ -167,7 +167,7 @@ class Comparison(NamedTuple):
         columns: str | Sequence[str] = COLUMNS,
     ) -> Comparison:
         """Check the methods and compare them on that many seeds; `measure` says what counts."""
-        measure, columns = str(parse_measure(measure)), parse_columns(columns)
+        measure, columns = parse_scoring(measure, columns, base)
         if not methods:
             raise ConfigError("nothing to compare: name the methods, as in --method fedavg --method scaffold")
         made: dict[str, str] = {}

@@ -85,12 +85,12 @@ class RobustnessStudy(NamedTuple):
                 f"study robustness: the experiment has {key} = {getattr(base, key)!r}: name what is compared "
                 f"with --{key}"
             )
-        named = Comparison.of(methods, 1, base, measure, ("accuracy",)).methods
+        compared = Comparison.of(methods, 1, base, measure, ("accuracy",))
         rules = _distinct("reducer", parse_reducer, ["Mean", *reducers])
         hostile = _distinct("attack", parse_attack, attacks)
         if not hostile:
             raise ConfigError("study robustness: no attack: name one, as in --attack 'SignFlip(0.2)'")
-        return cls(named, rules, hostile, tuple(range(seeds)), base, str(parse_measure(measure)))
+        return cls(compared.methods, rules, hostile, tuple(range(seeds)), base, compared.measure)
 
     @property
     def score(self) -> Measure:
