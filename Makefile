@@ -61,6 +61,7 @@ golden: $(STAMP)  ## write the golden traces anew: a commit of its own, with its
 docs: $(STAMP)  ## write the pages of docs/ that are generated from the code; DOCS=--measure measures anew
 	$(BIN)/python docs/generate.py $(DOCS)
 	$(BIN)/python -m fedkeel.cli.methods
+	$(BIN)/python -m fedkeel.probes
 
 recipes: $(STAMP)  ## every table and figure of the papers, and the commands of docs/results, at the scale of seconds
 	FEDKEEL_RECIPES=all $(PYTEST) --dist load tests/recipes/test_smoke.py tests/test_results.py

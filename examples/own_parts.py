@@ -35,9 +35,9 @@ class Agreement(fk.Probe):
 
     every: int = 1
     at_clients = True
-
-    def names(self, layout):
-        return ("agreement",)
+    columns = (
+        fk.probes.HistoryColumn("agreement", label="agreement of moves", better="more", panel="drift"),
+    )
 
     def measure(self, view, notes, brief):
         return MoveLength(view.move.norm().reshape(1)), notes

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from pages import Tags, block, document_in, texts
 
+from fedkeel.common.columns import DECLARED
 from fedkeel.report import Trial, find_verdict, summarise
 from fedkeel.report.page.comparison import metrics_of, runs_document
 from fedkeel.report.page.document import Document, Verdict
@@ -192,9 +193,9 @@ def test_what_probes_report_is_drawn_in_its_panel() -> None:
 
 
 def test_curves_begin_with_what_runs_are_ranked_by() -> None:
-    known = ["loss", "accuracy", "drift", "accuracy/gamma", "f1"]
-    assert metrics_of(known, "drift") == ("drift", "accuracy", "loss", "f1")
-    assert metrics_of(known, "f1") == ("f1", "accuracy", "loss")
+    names = ["loss", "accuracy", "drift", "accuracy/gamma", "f1"]
+    assert metrics_of(names, "drift", DECLARED) == ("drift", "accuracy", "loss", "f1")
+    assert metrics_of(names, "f1", DECLARED) == ("f1", "accuracy", "loss")
 
 
 def test_unfinished_and_diverged_runs_say_so() -> None:

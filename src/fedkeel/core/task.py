@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
-from fedkeel.common.columns import COLUMNS, VALIDATION
+from fedkeel.common.columns import VALIDATION, reserved_names
 from fedkeel.common.errors import ConfigError, FedkeelError
 from fedkeel.common.identity import stable_name
 from fedkeel.common.summary import as_html, as_text
@@ -212,10 +212,10 @@ def _check_metrics(metrics: Any) -> None:
     for name, metric in metrics.items():
         if not isinstance(name, str) or not name:
             raise ConfigError(f"Task: a metric is called {name!r}: give it a name, as in 'accuracy'")
-        if name in COLUMNS or name.startswith(VALIDATION):
+        if name in reserved_names() or name.startswith(VALIDATION):
             raise ConfigError(
                 f"Task: a metric may not be called {name!r}: a run or a probe writes that column; rename it, "
-                f"as in 'my_{name}' (taken: {', '.join(COLUMNS)}, {VALIDATION}…)"
+                f"as in 'my_{name}' (taken: {', '.join(reserved_names())}, {VALIDATION}…)"
             )
         if "/" in name:
             raise ConfigError(

@@ -13,6 +13,7 @@ from safetensors.torch import load as load_tensors
 from torch import nn
 
 from fedkeel.common.client_table import ClientTable
+from fedkeel.common.columns import columns_in
 from fedkeel.common.errors import ConfigError, FedkeelError, StorageError
 from fedkeel.core.task import Task
 from fedkeel.engines.contract import Choice
@@ -72,6 +73,7 @@ def load(run_dir: str | Path, task: Task | None = None) -> Result:
         task=task,
         transform=transform,
         labels=manifest["data"].get("labels"),
+        columns=tuple(columns_in(manifest)),
     )
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from fedkeel.common.columns import RUN_COLUMNS, VALIDATION, is_diagnostic
+from fedkeel.common.columns import DECLARED, RUN_COLUMNS, VALIDATION, KnownColumns
 from fedkeel.common.errors import ConfigError, did_you_mean
 from fedkeel.report.measures import MeanOfLast, parse_measure, rule_of
-from fedkeel.report.table_columns import measure_columns
+from fedkeel.report.table_columns import measure_columns, parse_columns
 
 if TYPE_CHECKING:
     from fedkeel.experiments.experiment import Experiment
+    from fedkeel.probes import Probe
 
 _SCORES = ("accuracy", "loss")
 _LAYERS = "layers"  # stands for all columns of that probe, which are named as the model's tensors
@@ -31,6 +32,17 @@ def check_scoring(experiments: Sequence[Experiment], measure: str, columns: Sequ
         _check_evaluated(text, experiments)
 
 
+def parse_scoring(
+    measure: str, columns: str | Iterable[str], experiment: Experiment
+) -> tuple[str, tuple[str, ...]]:
+    """Return a measure and the columns of a table in their plain forms.
+
+    What is better of a column is said by them, or else by the experiment's probe that reports it.
+    """
+    known = KnownColumns(column for probe in _probes(experiment) for column in probe.columns)
+    return str(parse_measure(measure, known)), parse_columns(columns, known)
+
+
 def check_measures(texts: Iterable[str], rounds: int, known: Collection[str], option: str) -> None:
     """Refuse measures of more rounds, or of other columns, than runs have; `option` names what was given."""
     for text in texts:
@@ -41,7 +53,7 @@ def check_measures(texts: Iterable[str], rounds: int, known: Collection[str], op
         of_layer = column.startswith("layers/") and _LAYERS in known
         if column not in known and not of_layer:
             near = did_you_mean(column, known)
-            probe = is_diagnostic(column) and "known:" in near
+            probe = DECLARED.is_diagnostic(column) and "known:" in near
             raise ConfigError(
                 f"{option} {text}: the runs have no column {column!r}; "
                 f"{'ask for the probe that reports it, as --probe diversity' if probe else near}"
@@ -67,8 +79,6 @@ def _columns(experiment: Experiment) -> set[str]:
     import torch  # noqa: PLC0415  heavy
 
     from fedkeel.core.algorithm import Algorithm  # noqa: PLC0415
-    from fedkeel.experiments.expression import parse_probe  # noqa: PLC0415
-    from fedkeel.probes import DEFAULT  # noqa: PLC0415
     from fedkeel.tensors.layout import Layout  # noqa: PLC0415
 
     method, x, layout = experiment.algorithm(), torch.zeros(1), Layout((), ())
@@ -77,9 +87,17 @@ def _columns(experiment: Experiment) -> set[str]:
     models = {name for one in methods for name in list(one.models(one.init(x)))[1:]}
     scores = [*_SCORES, *(f"{score}/{model}" for model in models for score in _SCORES)]
     held_out = [f"{VALIDATION}{score}" for score in scores if experiment.data.validation]
-    probes = [*DEFAULT, *(parse_probe(text) for text in experiment.probes or ())]
+    probes = _probes(experiment)
     read = (getattr(part.until, "probe", None) for part in parts)
     probes += [probe for probe in read if probe is not None]
     reported = [name for probe in probes for name in probe.names(layout) or (_LAYERS,)]
     numbers = [name for name in RUN_COLUMNS if name not in _NO_NUMBERS]
     return {*scores, *held_out, *reported, *numbers}
+
+
+def _probes(experiment: Experiment) -> list[Probe]:
+    """Return the probes of an experiment: those always on, and those that it names."""
+    from fedkeel.experiments.expression import parse_probe  # noqa: PLC0415
+    from fedkeel.probes import DEFAULT  # noqa: PLC0415  heavy
+
+    return [*DEFAULT, *(parse_probe(text) for text in experiment.probes or ())]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from fedkeel.common.columns import HistoryColumn
 from fedkeel.common.references import add_references
 from fedkeel.probes.base import ClientView, Probe, RoundView
 from fedkeel.probes.cosine import Cosine
@@ -42,6 +43,7 @@ __all__ = [
     "Diversity",
     "Drift",
     "ExcessRisk",
+    "HistoryColumn",
     "Layers",
     "Losses",
     "Probe",

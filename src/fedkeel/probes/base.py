@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import torch
 
+from fedkeel.common.columns import HistoryColumn
 from fedkeel.core.algorithm import Algorithm, Walk, model_of
 from fedkeel.core.oracle import Passes
 from fedkeel.data.federation import Batch, Federation
@@ -109,22 +110,27 @@ class RoundView(NamedTuple):
 
 
 class Probe(ABC):
-    """Base of all probes: `names` and `report`, and parts that do nothing by default; `every` is the period.
+    """Base of all probes: its columns, `report`, and parts that do nothing by default; `every` is the period.
 
+    `columns` declares what it reports: how pages and tables write it, and where they draw it.
     `always`: it must see every round, whatever its period (running sums). `at_clients`: it has a client part.
     `traces`: it asks the walk for `path2`. `keeps`: clients keep notes for it.
     """
 
     every: int
 
+    columns: ClassVar[tuple[HistoryColumn, ...]] = ()
     always: ClassVar[bool] = False
     at_clients: ClassVar[bool] = False
     traces: ClassVar[bool] = False
     keeps: ClassVar[bool] = False
 
-    @abstractmethod
     def names(self, layout: Layout) -> tuple[str, ...]:
-        """Return the columns it reports; they are None in rounds that it leaves out."""
+        """Return the columns it reports, by default all that it declares; None in rounds that it leaves out.
+
+        A probe whose columns depend on its settings, or on the model's layers, says here which they are.
+        """
+        return tuple(column.name for column in self.columns if not column.is_pattern)
 
     def check(self, run: RunView) -> None:  # noqa: B027  most probes work in every run
         """Raise ConfigError where it cannot work in this run."""

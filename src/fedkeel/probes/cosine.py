@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from fedkeel.common.columns import HistoryColumn
 from fedkeel.common.frozen import Count, frozen
 from fedkeel.probes.base import ClientView, Columns, Probe, RoundView, number
 from fedkeel.tensors.layout import Layout
@@ -71,6 +72,13 @@ class Cosine(Probe):
     each_round: bool = False
     every: Count = 1
 
+    columns = (
+        HistoryColumn("cosine/previous", "cosine with the client's last move", panel="drift"),
+        HistoryColumn("cosine/earlier", "cosine with all earlier moves", panel="drift"),
+        HistoryColumn("cosine/error", panel="data"),
+        HistoryColumn("cosine/round-*", panel="drift"),
+        HistoryColumn(_LAST, panel="data"),
+    )
     always = True
     at_clients = True
     keeps = True

@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 
 import torch
 
+from fedkeel.common.columns import HistoryColumn
 from fedkeel.common.frozen import Count, frozen
 from fedkeel.probes.base import Columns, Probe, RoundView
 from fedkeel.tensors.layout import Layout
@@ -36,6 +37,7 @@ class Costs(Probe):
     downlink: Literal["unicast", "broadcast"] = "unicast"
     every: Count = 1
 
+    columns = (HistoryColumn("costs/*", better="less", panel="none"),)
     always = True
 
     def names(self, layout: Layout) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 
 import torch
 
+from fedkeel.common.columns import HistoryColumn
 from fedkeel.common.frozen import Count, frozen
 from fedkeel.probes.base import ClientView, Columns, Probe, RoundView, number, squared
 from fedkeel.tensors.layout import Layout
@@ -46,6 +47,23 @@ class Divergence(Probe):
     over: Literal["all", "cohort"] = "all"
     every: Count = 1
 
+    columns = (
+        HistoryColumn(
+            "divergence",
+            "divergence of clients",
+            "Mean squared distance of the clients' models from the global one, Δ, over all clients.",
+            log=True,
+            better="less",
+            panel="drift",
+        ),
+        HistoryColumn(
+            "divergence/cohort",
+            about="Mean squared distance of the cohort's models from the global one.",
+            log=True,
+            better="less",
+            panel="drift",
+        ),
+    )
     at_clients = True
 
     @property

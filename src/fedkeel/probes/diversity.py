@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import torch
 
+from fedkeel.common.columns import HistoryColumn
 from fedkeel.common.errors import ConfigError, did_you_mean
 from fedkeel.common.frozen import Count, frozen
 from fedkeel.core.algorithm import Algorithm
@@ -43,6 +44,16 @@ class Diversity(Probe):
     of: str = MOVES
     every: Count = 1
 
+    columns = (
+        HistoryColumn(
+            "diversity",
+            "diversity of moves",
+            "Σ‖D_i‖² / ‖ΣD_i‖² of the clients' moves: 1/n where they agree, larger where they cancel.",
+            better="less",
+            panel="drift",
+        ),
+        HistoryColumn("diversity/*", better="less", panel="drift"),
+    )
     at_clients = True
 
     @property

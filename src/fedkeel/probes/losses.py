@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedkeel.common.columns import HistoryColumn
 from fedkeel.common.errors import ConfigError
 from fedkeel.common.frozen import Count, Number, UnitInterval, frozen
 from fedkeel.data.federation import Batch, Federation
@@ -30,10 +31,22 @@ class Losses(Probe):
 
     every: Count = 10
 
-    def names(self, layout: Layout) -> tuple[str, ...]:
-        """Return its columns."""
-        kinds = ("train", "test", "gap", "participating", "held_out", "participation_gap")
-        return tuple(f"losses/{kind}" for kind in kinds)
+    columns = (
+        HistoryColumn("losses/train", "training loss", better="less", panel="generalisation"),
+        HistoryColumn("losses/test", "test loss", better="less", panel="generalisation"),
+        HistoryColumn("losses/gap", "test loss − training loss", better="less", panel="generalisation"),
+        HistoryColumn(
+            "losses/participating", "loss of participating clients", better="less", panel="generalisation"
+        ),
+        HistoryColumn("losses/held_out", "loss of held-out clients", better="less", panel="generalisation"),
+        HistoryColumn(
+            "losses/participation_gap",
+            "participation gap",
+            "Loss of clients that never take part minus that of those that do.",
+            better="less",
+            panel="generalisation",
+        ),
+    )
 
     def report(self, state: Record, seen: RoundView) -> tuple[Columns, Record]:
         """Evaluate the model on every kind of data there is."""
@@ -67,9 +80,23 @@ class ExcessRisk(Probe):
     best: Number | None = None
     every: Count = 10
 
-    def names(self, layout: Layout) -> tuple[str, ...]:
-        """Return its columns."""
-        return ("excess/generalisation", "excess/optimisation")
+    columns = (
+        HistoryColumn(
+            "excess/generalisation",
+            "generalisation error, E_G",
+            "E_G: test loss minus training loss.",
+            better="less",
+            panel="generalisation",
+            same_as="losses/gap",
+        ),
+        HistoryColumn(
+            "excess/optimisation",
+            "optimisation error, E_O",
+            "E_O: training loss minus the lowest known, given to the probe or seen so far.",
+            better="less",
+            panel="generalisation",
+        ),
+    )
 
     def begin(self, x0: Vector, layout: Layout) -> Record:
         """Start from the loss that was given."""
@@ -97,6 +124,16 @@ class ClientAccuracy(Probe):
     share: UnitInterval = 0.1
     metric: str = "accuracy"
     every: Count = 10
+
+    columns = (
+        HistoryColumn(
+            "clients/accuracy", "accuracy, mean over clients", percent=True, better="more", panel="clients"
+        ),
+        HistoryColumn(
+            "clients/worst", "accuracy, worst tenth of clients", percent=True, better="more", panel="clients"
+        ),
+        HistoryColumn("clients/*", panel="clients"),
+    )
 
     def names(self, layout: Layout) -> tuple[str, ...]:
         """Return its columns."""

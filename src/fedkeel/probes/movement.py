@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import torch
 
+from fedkeel.common.columns import HistoryColumn
 from fedkeel.common.frozen import Count, frozen
 from fedkeel.probes.base import ClientView, Columns, Probe, RoundView
 from fedkeel.tensors.layout import Layout
@@ -22,9 +23,15 @@ class Update(Probe):
 
     every: Count = 1
 
-    def names(self, layout: Layout) -> tuple[str, ...]:
-        """Return its column."""
-        return ("global_update",)
+    columns = (
+        HistoryColumn(
+            "global_update",
+            "global update",
+            "‖x_{t+1} − x_t‖²: how far a round moved the model.",
+            log=True,
+            panel="drift",
+        ),
+    )
 
     def report(self, state: Record, seen: RoundView) -> tuple[Columns, Record]:
         """Measure the server's step."""
@@ -49,6 +56,19 @@ class Drift(Probe):
 
     every: Count = 1
 
+    columns = (
+        HistoryColumn(
+            "drift",
+            "drift within a round",
+            "Mean squared distance from the global model over clients and local steps, ξ.",
+            log=True,
+            better="less",
+            panel="drift",
+        ),
+        HistoryColumn(
+            "local_updates", "local updates", "Σ_k ‖y_k − x‖², mean over clients.", log=True, panel="drift"
+        ),
+    )
     at_clients = True
     traces = True
 
@@ -86,11 +106,12 @@ class Clipping(Probe):
 
     every: Count = 1
 
+    columns = (
+        HistoryColumn(
+            "clipped", "share of clipped steps", "Share of the local steps that were clipped.", panel="drift"
+        ),
+    )
     at_clients = True
-
-    def names(self, layout: Layout) -> tuple[str, ...]:
-        """Return its column."""
-        return ("clipped",)
 
     def measure(self, view: ClientView, notes: Record, brief: Record) -> tuple[Record, Record]:
         """Give the counts of the walk."""
@@ -112,6 +133,8 @@ class Layers(Probe):
     """
 
     every: Count = 1
+
+    columns = (HistoryColumn("layers/*", "*", panel="layers"),)
 
     def names(self, layout: Layout) -> tuple[str, ...]:
         """Return one column per layer."""

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 import torch
 
+from fedkeel.common.columns import HistoryColumn
 from fedkeel.common.frozen import Count, frozen
 from fedkeel.core.privacy import ORDERS, Mechanism, divergences, epsilon_of
 from fedkeel.methods.private import Private, keeps_memories
@@ -34,11 +35,8 @@ class PrivacyBudget(Probe):
     sampling: Literal["fixed", "bernoulli"] = "fixed"
     every: Count = 1
 
+    columns = (HistoryColumn("epsilon", better="less"),)
     always = True
-
-    def names(self, layout: Layout) -> tuple[str, ...]:
-        """Return its column."""
-        return ("epsilon",)
 
     def begin(self, x0: Vector, layout: Layout) -> Record:
         """Nothing is given away yet."""

@@ -10,6 +10,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
+from fedkeel.common.columns import HistoryColumn
 from fedkeel.common.errors import ConfigError
 from fedkeel.common.frozen import Count, NonNegative, frozen
 from fedkeel.core.algorithm import Algorithm
@@ -79,6 +80,12 @@ class Switching(Probe):
     reference: str = SERVER
     every: Count = 1
 
+    columns = (
+        HistoryColumn("switching/C", panel="drift"),
+        HistoryColumn("switching/D", panel="drift"),
+        HistoryColumn("switching/gain", panel="drift"),
+        HistoryColumn("switching/round", panel="none"),
+    )
     always = True
 
     def __post_init__(self) -> None:
@@ -94,10 +101,6 @@ class Switching(Probe):
     def keeps(self) -> bool:  # type: ignore[override]
         """Each client notes its own gap."""
         return self.reference != SERVER
-
-    def names(self, layout: Layout) -> tuple[str, ...]:
-        """Return its columns."""
-        return ("switching/C", "switching/D", "switching/gain", "switching/round")
 
     def check(self, run: RunView) -> None:
         """Some stage must be FedDyn, and the reference must fit the model."""

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fedkeel.common.columns import VALIDATION, is_diagnostic
+from fedkeel.common.columns import DECLARED, VALIDATION, KnownColumns
 from fedkeel.report.measures import FINAL, Measure, MetricMeasure, parse_measure, rule_of
 from fedkeel.report.tables import Trial, by_method, score, why_diverged
 
@@ -23,23 +23,28 @@ class ChosenValue(NamedTuple):
     score: float | None
     column: str
     measure: str = str(FINAL)
+    known: KnownColumns = DECLARED
+
+    def __repr__(self) -> str:
+        told = {name: value for name, value in self._asdict().items() if name != "known"}
+        return f"ChosenValue({', '.join(f'{name}={value!r}' for name, value in told.items())})"
 
     @property
     def scored(self) -> Measure:
         """Return the measure by which it was chosen."""
-        measure = parse_measure(self.measure)
+        measure = parse_measure(self.measure, self.known)
         mode = "max" if measure.sign > 0 else "min"
         same = self.column == measure.metric
-        return measure if same else MetricMeasure(rule_of(measure), self.column, mode)
+        return measure if same else MetricMeasure(rule_of(measure), self.column, mode, measure.known)
 
     @property
     def note(self) -> str:
         """Say by what it was chosen, and what to do where that was the test set."""
         if self.value is None or self.score is None:
             return f"nothing is best: no value was evaluated on every seed; {_OTHERWISE}"
-        measure = parse_measure(self.measure)
+        measure = parse_measure(self.measure, self.known)
         shown = measure.shown(self.score)
-        if is_diagnostic(measure.metric):
+        if measure.is_diagnostic:
             return f"selected by its {measure.label}: {shown}"
         if self.column.startswith(VALIDATION):
             return f"selected on validation data: mean {measure.metric} {shown}"
@@ -59,4 +64,4 @@ def choose(trials: Sequence[Trial], measure: Measure = FINAL) -> ChosenValue:
             means[value] = statistics.fmean(found)
     best = max(means, key=lambda value: measure.sign * means[value], default=None)
     chosen = None if best is None else means[best]
-    return ChosenValue(best, chosen, f"{prefix}{measure.metric}", str(measure))
+    return ChosenValue(best, chosen, f"{prefix}{measure.metric}", str(measure), measure.known)

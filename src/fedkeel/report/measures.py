@@ -6,9 +6,9 @@ import re
 import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
-from fedkeel.common.columns import is_accuracy
+from fedkeel.common.columns import DECLARED, KnownColumns
 from fedkeel.common.errors import ConfigError
 
 AccuracyCurve = Sequence[tuple[int, float]]  # (rounds done, accuracy), of the rounds with an evaluation
@@ -26,6 +26,21 @@ class Measure(ABC):
     def sign(self) -> int:
         """1 where more is better, else -1."""
         return 1
+
+    @property
+    def known(self) -> KnownColumns:
+        """What is declared of the runs' columns."""
+        return DECLARED
+
+    @property
+    def is_diagnostic(self) -> bool:
+        """Whether it is of a column of the run itself or of a probe, and no score of a model."""
+        return self.known.is_diagnostic(self.metric)
+
+    @property
+    def percent(self) -> bool:
+        """Whether it is written in per cent."""
+        return self.known.describe(self.metric).percent
 
     @abstractmethod
     def score(self, curve: AccuracyCurve) -> float:
@@ -180,11 +195,24 @@ class MeanOfShare(Measure):
 
 @dataclass(frozen=True)
 class MetricMeasure(Measure):
-    """A measure of another metric than the accuracy; `mode` is "max" where more is better, else "min"."""
+    """A measure of another metric than the accuracy; `mode` is "max" where more is better, else "min".
+
+    `declared` is what is known of the runs' columns.
+    """
 
     inner: Measure
     column: str
     mode: str
+    declared: KnownColumns = field(default=DECLARED, compare=False, repr=False)
+
+    def by(self, rule: Measure) -> MetricMeasure:
+        """Return the measure of the same column by another rule."""
+        return replace(self, inner=rule)
+
+    @property
+    def known(self) -> KnownColumns:
+        """What is declared of the runs' columns."""
+        return self.declared
 
     @property
     def metric(self) -> str:
@@ -212,26 +240,21 @@ class MetricMeasure(Measure):
 
     def shown(self, value: float, spread: float | None = None) -> str:
         """Return a score as text, with its standard deviation where there is one."""
-        if self._is_accuracy:
+        if self.percent:
             return super().shown(value, spread)
         return f"{value:.4g}{'' if spread is None else f' ± {spread:.2g}'}"
 
     def shown_lead(self, gap: float) -> str:
         """Return by how much a score is better than another."""
-        return super().shown_lead(gap) if self._is_accuracy else f"{gap:.3g} better than"
+        return super().shown_lead(gap) if self.percent else f"{gap:.3g} better than"
 
     def shown_gap(self, gap: float) -> str:
         """Return a difference of two scores."""
-        return super().shown_gap(gap) if self._is_accuracy else f"{gap:.3g}"
+        return super().shown_gap(gap) if self.percent else f"{gap:.3g}"
 
     def shown_bound(self, gap: float) -> str:
         """Return an end of an interval of differences."""
-        return super().shown_bound(gap) if self._is_accuracy else f"{gap:.3g}".replace("-", "−")
-
-    @property
-    def _is_accuracy(self) -> bool:
-        """Tell whether it is written in per cent."""
-        return is_accuracy(self.column)
+        return super().shown_bound(gap) if self.percent else f"{gap:.3g}".replace("-", "−")
 
     def __str__(self) -> str:
         return f"{self.inner} of {self.column} ({self.mode})"
@@ -240,17 +263,19 @@ class MetricMeasure(Measure):
 FINAL = FinalAccuracy()
 
 
-def parse_measure(text: str) -> Measure:
+def parse_measure(text: str, known: KnownColumns = DECLARED) -> Measure:
     """Read a measure: `final`, `top`, `last:K`, `smoothed:K` or `smoothed:K:WIDTH`, `mean:A:B`.
 
-    Of another column of the history than the accuracy it is written as `final of loss (min)`.
+    Of another column of the history than the accuracy it is written as `final of loss (min)`; without (min)
+    or (max) the column's declaration, in `known`, says what is better.
 
     >>> parse_measure("last:20")
     MeanOfLast(rounds=20)
     """
-    of_metric = re.fullmatch(r"(\S+) of (.+) \((max|min)\)", text.strip())
-    if of_metric is not None:
-        return MetricMeasure(parse_measure(of_metric[1]), of_metric[2], of_metric[3])
+    rule, column, mode = split_measure(text)
+    if column is not None:
+        inner = parse_measure(rule)
+        return MetricMeasure(inner, column, mode or _declared_mode(text, column, known), known)
     name, *numbers = text.strip().split(":")
     if name == "mean":
         return _mean_of_share(text, numbers)
@@ -269,6 +294,22 @@ def parse_measure(text: str) -> Measure:
         f"measure {text!r}: choose final, top, last:K or smoothed:K with a number of rounds, as last:20, or "
         "mean:A:B with shares of the run, as mean:0.5:1; of another column, as in 'final of loss (min)'"
     )
+
+
+def split_measure(text: str) -> tuple[str, str | None, str | None]:
+    """Return a measure's rule, its column and its mode, None where none is named."""
+    found = re.fullmatch(r"(\S+) of (.+?)(?: \((max|min)\))?", text.strip())
+    return (text, None, None) if found is None else (found[1], found[2], found[3])
+
+
+def _declared_mode(text: str, column: str, known: KnownColumns) -> str:
+    better = known.describe(column).better
+    if better is None:
+        raise ConfigError(
+            f"measure {text!r}: say whether more or less of {column!r} is better, as in '{text} (max)' or "
+            f"'{text} (min)'"
+        )
+    return "max" if better == "more" else "min"
 
 
 def rule_of(measure: Measure) -> Measure:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fedkeel.common.columns import is_diagnostic
 from fedkeel.report.measures import FINAL, Measure
 from fedkeel.report.ranking import Difference, RankedMethod
 
@@ -41,7 +40,7 @@ def write_sentence(
     if lost:
         sentences.append(f"{_and(lost)} did not finish.")
     if unscored:
-        what = _UNPROBED if is_diagnostic(measure.metric) else _UNSCORED
+        what = _UNPROBED if measure.is_diagnostic else _UNSCORED
         sentences.append(
             f"{_and(unscored)} {'has' if len(unscored) == 1 else 'have'} no {measure.metric}: {what}."
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from fedkeel.common.columns import DECLARED, KnownColumns
 from fedkeel.common.errors import ConfigError, did_you_mean
 from fedkeel.report.measures import Measure, parse_measure
 
@@ -20,7 +21,7 @@ COLUMNS = (SCORE, "rounds_to_target", "bytes_to_target", SECONDS)
 _RULES = ("final", "top", "last:K", "smoothed:K", "mean:A:B")
 
 
-def parse_columns(given: str | Iterable[str]) -> tuple[str, ...]:
+def parse_columns(given: str | Iterable[str], known: KnownColumns = DECLARED) -> tuple[str, ...]:
     """Read the columns of a table: a text with commas between them, or several texts.
 
     >>> parse_columns("top, smoothed:50, rounds_to_target")
@@ -30,7 +31,7 @@ def parse_columns(given: str | Iterable[str]) -> tuple[str, ...]:
         given = given.split(";" if ";" in given else ",")
     elif not isinstance(given, Iterable):
         raise ConfigError(f"columns = {given!r}: give their names, as in columns='top,rounds_to_target'")
-    columns = tuple(_checked(name) for name in given)
+    columns = tuple(_checked(name, known) for name in given)
     for name in columns:
         if columns.count(name) > 1:
             raise ConfigError(f"columns: {name!r} is given twice: leave one out")
@@ -39,7 +40,7 @@ def parse_columns(given: str | Iterable[str]) -> tuple[str, ...]:
     return columns
 
 
-def _checked(name: object) -> str:
+def _checked(name: object, declared: KnownColumns) -> str:
     """Return a column's name in its plain form; refuse what is none."""
     if not isinstance(name, str):
         raise ConfigError(f"columns: {name!r} is no name: give a text, as 'top' or 'rounds_to_target'")
@@ -48,7 +49,7 @@ def _checked(name: object) -> str:
     if name in known:
         return name
     if re.split("[: ]", name)[0] in {rule.partition(":")[0] for rule in _RULES}:
-        return str(parse_measure(name))
+        return str(parse_measure(name, declared))
     raise ConfigError(f"columns: there is no column {name!r}; {did_you_mean(name, (*known, *_RULES))}")
 
 

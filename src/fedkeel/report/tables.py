@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fedkeel.common.columns import is_accuracy, is_diagnostic
+from fedkeel.common.columns import DECLARED, KnownColumns, is_accuracy
 from fedkeel.report.explosion import find_explosion
 from fedkeel.report.measures import FINAL, Measure, parse_measure
 from fedkeel.report.table_columns import COLUMNS, COST_COLUMNS, SCORE, SECONDS, heading, measure_columns
@@ -161,9 +161,11 @@ def models_of(trials: Sequence[Trial], metric: str = "accuracy") -> list[str]:
     return ["x", *(name for name in further if columns.keys() & {f"loss/{name}", f"accuracy/{name}"})]
 
 
-def reachable_target(trials: Iterable[Trial], metric: str = "accuracy") -> float | None:
+def reachable_target(
+    trials: Iterable[Trial], metric: str = "accuracy", known: KnownColumns = DECLARED
+) -> float | None:
     """Return the highest whole percentage that every finished run has at its end; None for other scores."""
-    if metric != "accuracy" and not is_diagnostic(metric):
+    if metric != "accuracy" and not known.is_diagnostic(metric):
         return None
     ends = [end for trial in trials if (end := final(trial)) is not None]
     lowest = math.floor(min(ends) * 100 + 1e-9) / 100 if ends else 0.0
@@ -256,7 +258,7 @@ def cost_to(
 
 def _of_target(measure: Measure) -> Measure:
     """Return the measure whose metric the target is of: the accuracy where methods are ranked by a probe."""
-    return FINAL if is_diagnostic(measure.metric) else measure
+    return FINAL if measure.is_diagnostic else measure
 
 
 def headings(target: float | None, measure: Measure = FINAL, columns: Sequence[str] = COLUMNS) -> list[str]:
@@ -272,8 +274,13 @@ def _shown_target(target: float, measure: Measure) -> str:
     return f"{measure.metric} {shown}"
 
 
-def cells(line: MethodSummary, columns: Sequence[str] = COLUMNS) -> tuple[str, ...]:
-    """Return a line as text, one cell per heading; the first score says how many runs have none."""
+def cells(
+    line: MethodSummary, columns: Sequence[str] = COLUMNS, known: KnownColumns = DECLARED
+) -> tuple[str, ...]:
+    """Return a line as text, one cell per heading; the first score says how many runs have none.
+
+    `known` says which columns are written in per cent.
+    """
     texts, scored = [], False
     for name in columns:
         if name in COST_COLUMNS:
@@ -281,18 +288,18 @@ def cells(line: MethodSummary, columns: Sequence[str] = COLUMNS) -> tuple[str, .
         elif name == SECONDS:
             texts.append(shown_seconds(line.seconds, line.seconds_spread))
         else:
-            texts.append(_shown_score(line, name, counts=not scored))
+            texts.append(_shown_score(line, name, known, counts=not scored))
             scored = True
     return (line.title, *texts)
 
 
-def _shown_score(line: MethodSummary, column: str, *, counts: bool) -> str:
+def _shown_score(line: MethodSummary, column: str, known: KnownColumns, *, counts: bool) -> str:
     """Return a score as mean ± standard deviation, with `counts` how many runs have none."""
     if column == SCORE:
-        mean, spread, measure = line.score, line.spread, parse_measure(line.measure)
+        mean, spread, measure = line.score, line.spread, parse_measure(line.measure, known)
     else:
         mean, spread = line.others[column]
-        measure = parse_measure(column)
+        measure = parse_measure(column, known)
     without = ((line.failed, "diverged"), (line.unfinished, "unfinished"))
     parts = [] if mean is None else [measure.shown(mean, spread)]
     parts += [f"{count} of {line.seeds} {what}" for count, what in without if count and counts]

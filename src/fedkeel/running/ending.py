@@ -51,6 +51,7 @@ def result_of(
         task=settings.task,
         transform=settings.federation.transform,
         labels=settings.federation.origin.get("labels"),
+        columns=context.panel.declared(context.oracle.layout),
     )
 
 

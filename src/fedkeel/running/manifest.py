@@ -53,6 +53,7 @@ def manifest_of(context: RunContext) -> dict[str, Any]:
         "data": {**_data_of(settings.federation), "evaluated_on": _EVALUATED_ON[settings.evaluated_on]},
         **({} if settings.attack is None else {"hostile": sorted(settings.hostile)}),
         **_labels_of(settings.federation),
+        "columns": [column.as_table() for column in context.panel.declared(context.oracle.layout)],
         "versions": {
             "fedkeel": __version__,
             "python": platform.python_version(),

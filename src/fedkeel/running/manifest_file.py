@@ -64,6 +64,7 @@ class ManifestShape(Shape):
     experiment: str | None = None
     initial_weights: _InitialWeights | None = None
     run_id: str = ""
+    columns: list[dict[str, Any]] | None = None
 
     @field_validator("engine")
     @classmethod

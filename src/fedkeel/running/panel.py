@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from fedkeel.common.columns import EVENT_COLUMNS, RUN_COLUMNS
+from fedkeel.common.columns import EVENT_COLUMNS, RUN_COLUMNS, HistoryColumn, undeclared
 from fedkeel.common.errors import ConfigError
 from fedkeel.core.oracle import Oracle
 from fedkeel.probes import DEFAULT, Probe
@@ -41,6 +41,18 @@ class ProbePanel(NamedTuple):
 
     probes: tuple[Probe, ...] = ()
     asked: tuple[Probe, ...] = ()
+
+    def declared(self, layout: Layout) -> tuple[HistoryColumn, ...]:
+        """Return what is declared of the columns of all probes; a plain one where a probe declares none."""
+        found: list[HistoryColumn] = []
+        for probe in self.probes:
+            found += probe.columns
+            found += [
+                undeclared(name)
+                for name in probe.names(layout)
+                if not any(column.covers(name) for column in probe.columns)
+            ]
+        return tuple(found)
 
     def begin(self, x0: Vector, layout: Layout) -> RecordList:
         """Return the probes' states before the first round."""
@@ -120,6 +132,7 @@ def assemble(settings: RunSettings, oracle: Oracle) -> ProbePanel:
     run = run_view(settings, oracle)
     columns: dict[str, Probe] = {}
     for probe in panel.probes:
+        _check_columns(probe)
         probe.check(run)
         for name in probe.names(oracle.layout):
             if name in (*RUN_COLUMNS, *EVENT_COLUMNS) or name in settings.task.metrics:
@@ -131,6 +144,20 @@ def assemble(settings: RunSettings, oracle: Oracle) -> ProbePanel:
             if other is not probe:
                 raise ConfigError(f"probes: {other!r} and {probe!r} both report {name!r}: leave one out")
     return panel
+
+
+def _check_columns(probe: Probe) -> None:
+    """Refuse a probe that does not say which columns it reports."""
+    for column in probe.columns:
+        if not isinstance(column, HistoryColumn):
+            raise ConfigError(
+                f"probes: {probe!r} declares {column!r}: declare a column as "
+                "fk.probes.HistoryColumn('mine', label='what it is')"
+            )
+    if type(probe).names is Probe.names and not any(not column.is_pattern for column in probe.columns):
+        raise ConfigError(
+            f"probes: {probe!r} declares no columns: give it columns = (fk.probes.HistoryColumn('mine'),)"
+        )
 
 
 def run_view(settings: RunSettings, oracle: Oracle) -> RunView:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from fedkeel.common.client_table import ClientTable
-from fedkeel.common.columns import shown_events, shown_score, shown_value
+from fedkeel.common.columns import HistoryColumn, shown_events, shown_score, shown_value
 from fedkeel.common.errors import ConfigError, DataError
 from fedkeel.common.picture import inline_lines
 from fedkeel.common.progress import shown_time
@@ -63,7 +63,8 @@ class Result:
     """What a run gives: a row per round, the trained model, the server's state, the clients' memories.
 
     `best` is the best round, None where no round was evaluated; `choice` is which engine ran it and why;
-    `stopped_by` names the callback that ended it early. It prints itself in a few lines.
+    `stopped_by` names the callback that ended it early; `columns` is what the run's probes declare of theirs.
+    It prints itself in a few lines.
     """
 
     method: str
@@ -80,6 +81,7 @@ class Result:
     task: Task | None = None
     transform: Transform | None = None
     labels: Sequence[str] | None = None
+    columns: Sequence[HistoryColumn] = ()
 
     @property
     def model(self) -> nn.Module:

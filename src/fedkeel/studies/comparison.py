@@ -18,7 +18,7 @@ from fedkeel.experiments.expression import parse_method, spell_method
 from fedkeel.experiments.folders import method_folder
 from fedkeel.experiments.kept_runs import reported_run
 from fedkeel.experiments.planned_run import PlannedRun, changes
-from fedkeel.experiments.scoring import check_measures, check_scoring
+from fedkeel.experiments.scoring import check_measures, check_scoring, parse_scoring
 from fedkeel.report import find_verdict, reachable_target, summarise
 from fedkeel.report.measures import Measure, parse_measure
 from fedkeel.report.page.document import Table, Text
@@ -38,15 +38,10 @@ TABLE_COLUMNS = (
 )
 
 
-def _read_measure(given: Any) -> str:
-    return str(parse_measure(given))
+def _read_columns(given: Any) -> Any:
+    return tuple(given.split(",")) if isinstance(given, str) else COLUMNS if given is None else tuple(given)
 
 
-def _read_columns(given: Any) -> tuple[str, ...]:
-    return COLUMNS if given is None else parse_columns(given)
-
-
-MeasureText = Annotated[str, BeforeValidator(_read_measure)]
 ColumnNames = Annotated[tuple[str, ...], BeforeValidator(_read_columns)]
 
 
@@ -75,13 +70,14 @@ class Comparison(Study):
     )
 
     methods: Texts = asked(..., METHODS, flag="--method", metavar="METHOD", many=True)
-    measure: MeasureText = asked("final", MEASURE, metavar="RULE")
+    measure: str = asked("final", MEASURE, metavar="RULE")
     columns: ColumnNames = asked(COLUMNS, TABLE_COLUMNS, metavar="A,B,…", listed=True)
     folders: Texts = ()  # of a comparison of version 0.1, where they are not the usual ones
 
     def checked(self) -> Self:
         """Check the methods, and that the runs have what is measured."""
-        made = self.changed(methods=distinct_methods(self.methods))
+        measure, columns = parse_scoring(self.measure, self.columns, self.experiment)
+        made = self.changed(methods=distinct_methods(self.methods), measure=measure, columns=columns)
         runs = [made.experiment_of(method, 0) for method in made.methods]
         check_scoring(runs, made.measure, made.columns)
         return made
@@ -174,7 +170,7 @@ class Comparison(Study):
 
     def with_columns(self, columns: str) -> Self:
         """Return the comparison with other columns."""
-        return self.changed(columns=columns)
+        return self.changed(columns=parse_columns(columns))
 
     def refuse(self, results: Results) -> None:
         """Raise Diverged where runs diverged."""

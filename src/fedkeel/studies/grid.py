@@ -13,6 +13,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, Literal
 
+from fedkeel.common.columns import KnownColumns
 from fedkeel.common.errors import ConfigError, Diverged
 from fedkeel.common.files import storage_errors
 from fedkeel.common.progress import RunProgress, as_lines
@@ -23,6 +24,7 @@ from fedkeel.experiments.placement import Placement
 from fedkeel.methods.stages import Stages
 from fedkeel.report import (
     ComparisonVerdict,
+    Measure,
     MethodSummary,
     Trial,
     find_verdict,
@@ -63,7 +65,7 @@ class RunGrid:
 
     def with_columns(self, columns: str | Iterable[str]) -> RunGrid:
         """Return the same runs with other columns in their table and page, as "top,rounds_to_target"."""
-        asked = parse_columns(columns)
+        asked = parse_columns(columns, self._known)
         check_columns(asked, [row for trial in self.trials for row in trial.rows])
         return replace(self, columns=asked)
 
@@ -72,17 +74,17 @@ class RunGrid:
         """Return the accuracy to reach: the one given, else the highest that every run has at its end."""
         if self.given_target is not None:
             return self.given_target
-        return reachable_target(self.trials, parse_measure(self.measure).metric)
+        return reachable_target(self.trials, self._score.metric, self._known)
 
     @property
     def table(self) -> list[MethodSummary]:
         """Return a line per method or value: mean and spread over seeds, and what it took to the target."""
-        return summarise(self.trials, self.target, parse_measure(self.measure), self.columns)
+        return summarise(self.trials, self.target, self._score, self.columns)
 
     @property
     def verdict(self) -> ComparisonVerdict:
         """Return which is best, by how much, with intervals that hold over all pairs."""
-        return find_verdict(self.trials, parse_measure(self.measure))
+        return find_verdict(self.trials, self._score)
 
     @property
     def best(self) -> Any:
@@ -96,7 +98,7 @@ class RunGrid:
     @property
     def chosen(self) -> ChosenValue:
         """Return by what the best was chosen."""
-        return choose(self.trials, parse_measure(self.measure))
+        return choose(self.trials, self._score)
 
     @property
     def document(self) -> Document:
@@ -120,18 +122,28 @@ class RunGrid:
             path.parent.mkdir(parents=True, exist_ok=True)
         return write_page(self.document, path)
 
+    @property
+    def _known(self) -> KnownColumns:
+        """Return what is declared of the runs' columns."""
+        return _known(self.results)
+
+    @property
+    def _score(self) -> Measure:
+        """Return what a run is scored by."""
+        return parse_measure(self.measure, self._known)
+
     def _reported(self, trial: Trial) -> ReportedRun:
         result = self.results[trial.label, trial.seed]
         rows = () if result.client_table is None else result.client_table.rows
         directory = None if result.run_dir is None else str(result.run_dir)
-        return ReportedRun(trial, result.manifest, clients=rows, directory=directory)
+        return ReportedRun(trial, result.manifest, clients=rows, directory=directory, columns=result.columns)
 
     def __repr__(self) -> str:
         return f"{as_lines(self._headings(), self._cells())}\n\n{self._conclusion()}"
 
     def _repr_html_(self) -> str:
         table = inline_table(self._headings(), self._cells())
-        chart = inline_chart(self.trials, parse_measure(self.measure).metric)
+        chart = inline_chart(self.trials, self._score.metric)
         return f"{table}<p>{escape(self._conclusion())}</p>{chart}"
 
     def _conclusion(self) -> str:
@@ -140,10 +152,10 @@ class RunGrid:
         return f"{self.verdict.sentence}{best}"
 
     def _headings(self) -> list[str]:
-        return [self.kind, *headings(self.target, parse_measure(self.measure), self.columns)[1:]]
+        return [self.kind, *headings(self.target, self._score, self.columns)[1:]]
 
     def _cells(self) -> list[list[str]]:
-        return [list(cells(line, self.columns)) for line in self.table]
+        return [list(cells(line, self.columns, self._known)) for line in self.table]
 
 
 def compare(
@@ -252,12 +264,13 @@ def _play(
     def made() -> RunGrid:
         ordered = sorted(trials, key=lambda key: list(choices).index(key[0]))
         listed = tuple(trials[key] for key in ordered)
-        return RunGrid(kind, choices, results, listed, scored.text(listed), target, scored.columns)
+        known = _known(results)
+        return RunGrid(kind, choices, results, listed, scored.text(listed, known), target, scored.columns)
 
     def take(key: tuple[str, int], result: Result, problem: str | None) -> None:
         results[key] = replace(result, memories={})
         trials[key] = Trial(*key, result.history, problem)
-        scored.check(result.history)
+        scored.check(result.history, KnownColumns(result.columns))
         if display is not None:
             state = "diverged" if why_diverged(trials[key]) else "done"
             display.end(plan.index(key), state, None, rounds=len(result.history))
@@ -299,6 +312,10 @@ def _made_elsewhere(packed: Packed, seed: int) -> Packed:
     run, choice, name = unpack(packed)
     result, problem = _made(run, choice, name, seed)
     return pack((replace(result, memories={}), problem), Known())
+
+
+def _known(results: Mapping[tuple[str, int], Result]) -> KnownColumns:
+    return KnownColumns(column for result in results.values() for column in result.columns)
 
 
 def _checked(result: object, name: str, seed: int) -> Result:

@@ -15,14 +15,14 @@ from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.expression import parse_attack, parse_reducer
 from fedkeel.experiments.folders import value_folder
 from fedkeel.experiments.planned_run import SPEED_ONLY, PlannedRun
-from fedkeel.experiments.scoring import check_scoring
+from fedkeel.experiments.scoring import check_scoring, parse_scoring
 from fedkeel.experiments.sections import check_text
 from fedkeel.report.measures import Measure, parse_measure
 from fedkeel.report.page.document import Table, Text
 from fedkeel.report.page.parts import PageParts
 from fedkeel.report.tables import Trial, score
 from fedkeel.studies.base import Results, Study, Texts, asked
-from fedkeel.studies.comparison import MEASURE, METHODS, MeasureText, distinct_methods
+from fedkeel.studies.comparison import MEASURE, METHODS, distinct_methods
 from fedkeel.studies.measured import study_parts
 from fedkeel.studies.robustness_page import (
     robustness_grids,
@@ -95,7 +95,7 @@ class RobustnessStudy(Study):
         flag="--attack",
         many=True,
     )
-    measure: MeasureText = asked("final", MEASURE, metavar="RULE")
+    measure: str = asked("final", MEASURE, metavar="RULE")
 
     def checked(self) -> Self:
         """Check what is combined, and that every combination makes a run."""
@@ -107,14 +107,14 @@ class RobustnessStudy(Study):
                 f"with --{key}"
             )
         methods = distinct_methods(self.methods)
-        check_scoring(
-            [base.model_copy(update={"method": one}) for one in methods], self.measure, ("accuracy",)
-        )
+        measure, columns = parse_scoring(self.measure, ("accuracy",), base)
+        runs = [base.model_copy(update={"method": one}) for one in methods]
+        check_scoring(runs, measure, columns)
         hostile = _distinct("attack", parse_attack, self.attacks)
         if not hostile:
             raise ConfigError("study robustness: no attack: name one, as in --attack 'SignFlip(0.2)'")
         rules = _distinct("reducer", parse_reducer, ["Mean", *self.reducers])
-        return self.changed(methods=methods, reducers=rules, attacks=hostile)
+        return self.changed(methods=methods, reducers=rules, attacks=hostile, measure=measure)
 
     @property
     def score(self) -> Measure:

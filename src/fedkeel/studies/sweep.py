@@ -14,12 +14,12 @@ from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.folders import value_folder
 from fedkeel.experiments.kept_runs import reported_run
 from fedkeel.experiments.planned_run import PlannedRun
-from fedkeel.experiments.scoring import check_scoring
+from fedkeel.experiments.scoring import check_scoring, parse_scoring
 from fedkeel.report import Measure, parse_measure
 from fedkeel.report.page.document import Table, Text
 from fedkeel.report.page.parts import PageParts
 from fedkeel.report.page.sweep import sweep_section
-from fedkeel.report.table_columns import COLUMNS, SCORE
+from fedkeel.report.table_columns import COLUMNS, SCORE, parse_columns
 from fedkeel.report.tables import MethodSummary, Trial, cells, headings
 from fedkeel.running.run_directory import read_rows
 from fedkeel.studies.base import Results, Study, asked
@@ -27,7 +27,6 @@ from fedkeel.studies.comparison import (
     MEASURE,
     TABLE_COLUMNS,
     ColumnNames,
-    MeasureText,
     in_order,
     refuse_diverged,
 )
@@ -88,7 +87,7 @@ class Sweep(Study):
     values: Annotated[tuple[str, ...], BeforeValidator(_read_values)] = asked(
         ..., VALUES, metavar="A,B,…", listed=True
     )
-    measure: MeasureText = asked("final", MEASURE, metavar="RULE")
+    measure: str = asked("final", MEASURE, metavar="RULE")
     columns: ColumnNames = asked(COLUMNS, TABLE_COLUMNS, metavar="A,B,…", listed=True)
 
     def checked(self) -> Self:
@@ -103,9 +102,10 @@ class Sweep(Study):
                 "sweep: --over seed: every value is run with the seeds of --seeds; vary another"
             )
         self._check_values()
+        measure, columns = parse_scoring(self.measure, self.columns, self.experiment)
         runs = [self.experiment_of(value, 0) for value in self.values]
-        check_scoring(runs, self.measure, self.columns)
-        return self
+        check_scoring(runs, measure, columns)
+        return self.changed(measure=measure, columns=columns)
 
     def _check_values(self) -> None:
         """Make every experiment; refuse two that are the same."""
@@ -178,7 +178,7 @@ class Sweep(Study):
 
     def with_columns(self, columns: str) -> Self:
         """Return the sweep with other columns."""
-        return self.changed(columns=columns)
+        return self.changed(columns=parse_columns(columns))
 
     def refuse(self, results: Results) -> None:
         """Raise Diverged where runs diverged."""

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from pydantic_core import from_json
 
+from fedkeel.common.columns import HistoryColumn, KnownColumns, columns_in
 from fedkeel.report.page.runs import has_curve
 from fedkeel.running.requests import PAUSED_FILE, REQUEST_FILE
 from fedkeel.running.run_directory import INTERRUPTION_FILE, is_held
@@ -46,6 +47,8 @@ class FollowedRun:
         self.place = "/".join(path.relative_to(root).parts).encode(errors="replace").decode() or path.name
         self.group: FoundGroup | None = None
         self.manifest: Mapping[str, Any] = {}
+        self.declared: tuple[HistoryColumn, ...] = ()
+        self.known = KnownColumns()
         self.interruption: Mapping[str, Any] = {}
         self.state: RunStanding = "unfinished"
         self.paused, self.asked = False, False
@@ -124,6 +127,8 @@ class FollowedRun:
         changed = [name for name, stamp in self._stamps.items() if stamp.changed()]
         if "manifest.json" in changed:
             self.manifest = _json_object(self.path / "manifest.json") or self.manifest
+            self.declared = tuple(columns_in(self.manifest))
+            self.known = KnownColumns(self.declared)
         if INTERRUPTION_FILE in changed:
             self.interruption = _json_object(self.path / INTERRUPTION_FILE) or {}
         if "experiment.toml" in changed:
@@ -192,7 +197,11 @@ class FollowedRun:
 
     def _new_curve(self, name: str) -> ThinnedCurve | None:
         """Begin a curve; None for columns that have none, and where there are too many."""
-        if name in self._without_curve or len(self.curves) >= _MOST_COLUMNS or not has_curve(name):
+        if (
+            name in self._without_curve
+            or len(self.curves) >= _MOST_COLUMNS
+            or not has_curve(name, self.known)
+        ):
             self._without_curve.add(name)
             return None
         return self.curves.setdefault(name, ThinnedCurve(self.most))

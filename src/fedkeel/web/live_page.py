@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
-from fedkeel.common.columns import shown_score, shown_value
+from fedkeel.common.columns import DECLARED, KnownColumns, shown_score, shown_value
 from fedkeel.common.progress import shown_time
 from fedkeel.report.page.comparison import metrics_of
 from fedkeel.report.page.diagnostics import drift_section, generalisation_section
@@ -69,16 +69,17 @@ def live_document(watch: Watch, group: RunGroup, *, curves: bool = True) -> Docu
     """Return the page of a group; without `curves` all of it but the runs' points."""
     shown = group.runs[:MOST_DRAWN]
     names = list(dict.fromkeys(name for run in shown for name in drawn_columns(run)))
+    known = KnownColumns(column for run in shown for column in run.declared)
     explorer: Block = Text(id="none", paragraphs=("No round is finished yet.",))
     if names:
-        explorer = _explorer(names, len(group.runs))
+        explorer = _explorer(names, known, len(group.runs))
     sections = [
         *_groups(watch, group),
         Section(id="curves", title="Curves", blocks=(explorer,)),
         Section(id="runs", title="Runs", blocks=(_run_list(watch, group),)),
         Section(id="alerts", title="Alerts", blocks=(_alert_table(watch, group),)),
         Section(id="rounds", title="Latest rounds", blocks=(_round_table(group),)),
-        *_panels(names),
+        *_panels(names, known),
     ]
     return Document(
         title=_title(watch, group),
@@ -88,7 +89,7 @@ def live_document(watch: Watch, group: RunGroup, *, curves: bool = True) -> Docu
         verdict=_verdict(watch, group),
         facts=tuple(_facts(group)),
         runs=tuple(run_curves(group, run) for run in shown) if curves else (),
-        columns={name: column_label(name) for name in names},
+        columns={name: column_label(name, known) for name in names},
         sections=tuple(sections),
     )
 
@@ -130,17 +131,17 @@ def _column(curve: ThinnedCurve) -> RunColumn:
     )
 
 
-def _explorer(names: Sequence[str], runs: int) -> Curves:
-    metrics = metrics_of(names, "accuracy")
+def _explorer(names: Sequence[str], known: KnownColumns, runs: int) -> Curves:
+    metrics = metrics_of(names, "accuracy", known)
     note = "Runs in progress are thin lines; of finished ones the mean over seeds, with worst and best."
     if runs > MOST_DRAWN:
         note += f" The first {MOST_DRAWN} of {runs} runs are drawn."
     return Curves(id="explorer", title="Over the run", metrics=metrics, note=note)
 
 
-def _panels(names: Sequence[str]) -> Iterator[Section]:
+def _panels(names: Sequence[str], known: KnownColumns) -> Iterator[Section]:
     """Yield the panels of probes that look at these runs."""
-    for section in (drift_section(names), generalisation_section(names)):
+    for section in (drift_section(names, known), generalisation_section(names, known)):
         curves = tuple(block for block in section.blocks if block.type != "text")
         if curves:
             yield section.model_copy(update={"blocks": curves})
@@ -307,7 +308,13 @@ def _round_table(group: RunGroup) -> Table:
         for run in alive
         for row in list(run.latest)[::-1][:each]
     ]
-    headings = ("run", "round", *(column_label(name).label for name in scores), "clients done", "seconds")
+    headings = (
+        "run",
+        "round",
+        *(DECLARED.describe(name).label for name in scores),
+        "clients done",
+        "seconds",
+    )
     return Table(id="latest", title="A line per round", headings=headings, rows=tuple(rows))
 
 

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from fedkeel.common.client_table import ClientTable
-from fedkeel.common.columns import is_accuracy, shown_value
+from fedkeel.common.columns import KnownColumns, is_accuracy, shown_value
+from fedkeel.report.page.diagnostics import panel_columns
 from fedkeel.report.page.document import (
     Axis,
     Block,
@@ -26,13 +27,13 @@ _EACH = 150  # clients; of more, visits are counted by how often
 _LEFT_OUT = 200  # lines of clients that were left out
 
 
-def clients_section(runs: Sequence[ReportedRun], columns: Sequence[str]) -> Section:
+def clients_section(runs: Sequence[ReportedRun], columns: Sequence[str], known: KnownColumns) -> Section:
     """Return the panel."""
     blocks: list[Block] = [*_labels(runs), *_visits(runs)]
     tables = _client_tables(runs)
     if tables:
         blocks += _evaluated(tables)
-    worst = tuple(name for name in columns if name.startswith("clients/"))
+    worst = tuple(panel_columns(columns, known, "clients"))
     if worst:
         blocks.append(SmallCurves(id="worst-curves", columns=worst))
     elif not tables:

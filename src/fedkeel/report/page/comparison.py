@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fedkeel.common.columns import VALIDATION, is_diagnostic
-from fedkeel.report.measures import parse_measure
+from fedkeel.common.columns import VALIDATION, KnownColumns
+from fedkeel.report.measures import Measure, parse_measure
 from fedkeel.report.page.clients import clients_section
 from fedkeel.report.page.costs import costs_section
-from fedkeel.report.page.diagnostics import drift_section, generalisation_section, is_panelled
+from fedkeel.report.page.diagnostics import drift_section, generalisation_section
 from fedkeel.report.page.document import Curves, Document, Section
 from fedkeel.report.page.provenance import provenance_section, settings_section, varied_settings
 from fedkeel.report.page.runs import PageRuns, ReportedRun, page_runs
@@ -42,6 +42,7 @@ def runs_document(
     """
     shown = page_runs(runs)
     trials = [run.trial for run in runs]
+    measure = parse_measure(verdict.measure, shown.known)
     return Document(
         title=title,
         subtitle=_subtitle(runs),
@@ -52,16 +53,18 @@ def runs_document(
         runs=shown.curves,
         columns=shown.labels,
         sections=(
-            Section(id="curves", title="Curves", blocks=(_curves(shown, verdict, target),)),
+            Section(id="curves", title="Curves", blocks=(_curves(shown, measure, target),)),
             *more,
             Section(
                 id="numbers",
                 title="In numbers",
-                blocks=tuple(score_tables(trials, verdict, target, columns, subject)),
+                blocks=tuple(
+                    score_tables(trials, verdict, measure, target, columns=columns, subject=subject)
+                ),
             ),
-            drift_section(shown.columns),
-            generalisation_section(_not_zero(shown)),
-            clients_section(runs, shown.columns),
+            drift_section(shown.columns, shown.known),
+            generalisation_section(_not_zero(shown), shown.known),
+            clients_section(runs, shown.columns, shown.known),
             costs_section(runs, subject),
             settings_section(runs, settings),
             provenance_section(runs, commands, subject),
@@ -69,12 +72,12 @@ def runs_document(
     )
 
 
-def metrics_of(columns: Sequence[str], first: str) -> tuple[str, ...]:
+def metrics_of(columns: Sequence[str], first: str, known: KnownColumns) -> tuple[str, ...]:
     """Return the columns that the curves offer: the one that counts first, then the usual ones, then others.
 
     Further models of a method (`accuracy/gamma`) are drawn with their metric.
     """
-    plain = [name for name in columns if not is_panelled(name) and "/" not in name]
+    plain = [name for name in columns if known.describe(name).panel == "curves"]
     usual = [name for name in (first, *_FIRST) if name in plain or (name == first and name in columns)]
     return tuple(dict.fromkeys([*usual, *plain]))
 
@@ -85,10 +88,9 @@ def _not_zero(shown: PageRuns) -> list[str]:
     return [name for name in shown.columns if any(any(each[name].values) for each in columns if name in each)]
 
 
-def _curves(shown: PageRuns, verdict: ComparisonVerdict, target: float | None) -> Curves:
-    metric = parse_measure(verdict.measure).metric
-    metrics = metrics_of(shown.columns, metric)
-    marked = target if metrics[:1] == (metric,) and not is_diagnostic(metric) else None
+def _curves(shown: PageRuns, measure: Measure, target: float | None) -> Curves:
+    metrics = metrics_of(shown.columns, measure.metric, shown.known)
+    marked = target if metrics[:1] == (measure.metric,) and not measure.is_diagnostic else None
     seeds = {run.seed for run in shown.curves}
     note = "Line: mean over seeds; band: worst to best seed. " if len(seeds) > 1 else ""
     note += "Unfinished and diverged runs are thin lines." if len(shown.curves) > 1 else ""

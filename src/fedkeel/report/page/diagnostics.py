@@ -2,52 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
+from fedkeel.common.columns import KnownColumns, Panel, columns_by_probe
 from fedkeel.report.page.document import Block, Curves, Section, SmallCurves, Text
 
-_MOVES = ("local_updates", "global_update", "clipped")
-_DRIFT = ("divergence", "diversity", "cosine", "drift", *_MOVES, "switching")
-_GENERALISATION = ("losses", "excess")
-_LAYERS = "layers/"
 _MANY = 6  # layers; more are chosen one at a time
-_UNSEEN = ("cosine/error",)
+_ON_DRIFT = ("divergence", "diversity", "cosine", "drift", "layers")  # probes that a page advises
+_ON_GENERALISATION = ("losses", "excessrisk")
 
 
-def is_panelled(column: str) -> bool:
-    """Tell whether a column is shown in a panel rather than among the runs' metrics."""
-    return _kind(column) in (*_DRIFT, *_GENERALISATION, "layers", "clients")
+def panel_columns(columns: Sequence[str], known: KnownColumns, panel: Panel) -> list[str]:
+    """Return the columns that a panel draws, as declared: fedkeel's own first, then those of other probes."""
+    there = [known.describe(name) for name in columns]
+    chosen = [one.name for one in there if one.panel == panel and one.same_as not in columns]
+    return sorted(chosen, key=known.rank)
 
 
-def drift_section(columns: Sequence[str]) -> Section:
+def drift_section(columns: Sequence[str], known: KnownColumns) -> Section:
     """Return the panel on client drift, and what to ask for where no probe looked."""
-    found = _of_kinds(columns, _DRIFT)
+    found = panel_columns(columns, known, "drift")
     blocks: list[Block] = []
     if found:
         blocks.append(SmallCurves(id="drift-curves", columns=tuple(found)))
-    layers = [name for name in columns if name.startswith(_LAYERS)]
+    layers = panel_columns(columns, known, "layers")
     if len(layers) > _MANY:
         blocks.append(Curves(id="layers", title="Norm of the update, layer by layer", metrics=tuple(layers)))
     elif layers:
         blocks.append(
             SmallCurves(id="layers", columns=tuple(layers), note="Norm of the global update, layer by layer.")
         )
-    missing = [
-        option
-        for kind, option in (
-            ("divergence", "divergence"),
-            ("diversity", "diversity"),
-            ("cosine", "cosine"),
-            ("drift", "drift"),
-        )
-        if not _of_kinds(columns, (kind,))
-    ]
-    missing += [] if layers else ["layers"]
+    missing = _not_measured(_ON_DRIFT, [*found, *layers])
     if missing:
-        asked = " ".join(f"--probe {name}" for name in missing)
-        blocks.append(
-            Text(id="drift-more", paragraphs=(f"Not measured in these runs; for more add `{asked}`.",))
-        )
+        blocks.append(Text(id="drift-more", paragraphs=(missing,)))
     return Section(
         id="drift",
         title="Drift",
@@ -56,23 +43,14 @@ def drift_section(columns: Sequence[str]) -> Section:
     )
 
 
-def generalisation_section(columns: Sequence[str]) -> Section:
+def generalisation_section(columns: Sequence[str], known: KnownColumns) -> Section:
     """Return the panel on training against test loss; stability needs runs of its own."""
-    found = _of_kinds(columns, _GENERALISATION)
-    if "losses/gap" in found:  # the same numbers
-        found = [name for name in found if name != "excess/generalisation"]
+    found = panel_columns(columns, known, "generalisation")
     blocks: list[Block] = []
     if found:
         blocks.append(SmallCurves(id="generalisation-curves", columns=tuple(found)))
-    missing = [
-        option
-        for kind, option in (("losses", "losses"), ("excess", "excessrisk"))
-        if not _of_kinds(columns, (kind,))
-    ]
-    hints = []
-    if missing:
-        asked = " ".join(f"--probe {name}" for name in missing)
-        hints.append(f"Not measured in these runs; for more add `{asked}`.")
+    missing = _not_measured(_ON_GENERALISATION, columns)
+    hints = [missing] if missing else []
     hints.append(
         "How far two runs part that differ in one client or sample takes runs of its own: "
         "`fedkeel study stability`; `fedkeel report` shows its directory beside runs."
@@ -86,10 +64,12 @@ def generalisation_section(columns: Sequence[str]) -> Section:
     )
 
 
-def _kind(column: str) -> str:
-    return column.partition("/")[0]
-
-
-def _of_kinds(columns: Iterable[str], kinds: Sequence[str]) -> list[str]:
-    chosen = [name for name in columns if _kind(name) in kinds and name not in _UNSEEN]
-    return sorted(chosen, key=lambda name: kinds.index(_kind(name)))
+def _not_measured(probes: Sequence[str], columns: Sequence[str]) -> str:
+    """Say which of these probes have reported nothing, and how to ask for them; "" where all have."""
+    missing = [
+        probe
+        for probe in probes
+        if not any(one.covers(name) for one in columns_by_probe()[probe] for name in columns)
+    ]
+    asked = " ".join(f"--probe {name}" for name in missing)
+    return f"Not measured in these runs; for more add `{asked}`." if missing else ""

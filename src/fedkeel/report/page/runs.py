@@ -8,59 +8,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Any, Literal, NamedTuple
 
-from fedkeel.common.columns import VALIDATION, is_accuracy
+from fedkeel.common.columns import HistoryColumn, KnownColumns, columns_in
 from fedkeel.report.page.document import ColumnLabel, Number, RunColumn, RunCurves
 from fedkeel.report.tables import UNFINISHED, Trial, why_diverged
 
 MOST_NUMBERS = 90_000  # on a page
 _FEWEST = 50  # points of a column that is thinned out
-_LEFT_OUT = ("round", "stage", "seconds", "bytes_down", "bytes_up", "gradients", "switching/round")
-_ABOUT = {
-    "train_loss": "Mean loss of the minibatches that the cohort trained on.",
-    "divergence": "Mean squared distance of the clients' models from the global one, Δ, over all clients.",
-    "divergence/cohort": "Mean squared distance of the cohort's models from the global one.",
-    "diversity": "Σ‖D_i‖² / ‖ΣD_i‖² of the clients' moves: 1/n where they agree, larger where they cancel.",
-    "drift": "Mean squared distance from the global model over clients and local steps, ξ.",
-    "clipped": "Share of the local steps that were clipped.",
-    "local_updates": "Σ_k ‖y_k − x‖², mean over clients.",
-    "global_update": "‖x_{t+1} − x_t‖²: how far a round moved the model.",
-    "losses/participation_gap": "Loss of clients that never take part minus that of those that do.",
-    "excess/generalisation": "E_G: test loss minus training loss.",
-    "excess/optimisation": "E_O: training loss minus the lowest known, given to the probe or seen so far.",
-}
-_LABELS = {
-    "train_loss": "loss while training",
-    "losses/train": "training loss",
-    "losses/test": "test loss",
-    "losses/gap": "test loss − training loss",
-    "losses/participating": "loss of participating clients",
-    "losses/held_out": "loss of held-out clients",
-    "losses/participation_gap": "participation gap",
-    "excess/generalisation": "generalisation error, E_G",
-    "excess/optimisation": "optimisation error, E_O",
-    "cosine/previous": "cosine with the client's last move",
-    "cosine/earlier": "cosine with all earlier moves",
-    "clients/accuracy": "accuracy, mean over clients",
-    "clients/worst": "accuracy, worst tenth of clients",
-    "global_update": "global update",
-    "local_updates": "local updates",
-    "divergence": "divergence of clients",
-    "diversity": "diversity of moves",
-    "drift": "drift within a round",
-    "clipped": "share of clipped steps",
-    "norm": "norm of the model",
-    "lr": "local learning rate",
-}
-_LOGARITHMIC = ("divergence", "drift", "local_updates", "global_update")
 
 
 class ReportedRun(NamedTuple):
     """A run as a page shows it: its trial, and what is known of it beside its rows.
 
-    `settings` are those of its experiment, as `work.lr`; `clients` has its last model client by client.
+    `settings` are those of its experiment, as `work.lr`; `clients` has its last model client by client;
+    `columns` is what its probes declare, where its manifest does not say it.
     """
 
     trial: Trial
@@ -69,6 +32,7 @@ class ReportedRun(NamedTuple):
     clients: Sequence[Mapping[str, Any]] = ()
     directory: str | None = None
     command: str | None = None
+    columns: Sequence[HistoryColumn] = ()
 
     @property
     def name(self) -> str:
@@ -77,11 +41,12 @@ class ReportedRun(NamedTuple):
 
 
 class PageRuns(NamedTuple):
-    """The runs of a page, how their columns are written, and of how many rounds one is shown (1: of each)."""
+    """The runs of a page, how their columns are written, and whether of some not every round is shown."""
 
     curves: tuple[RunCurves, ...]
     labels: dict[str, ColumnLabel]
     thinned: bool
+    known: KnownColumns
 
     @property
     def columns(self) -> list[str]:
@@ -91,23 +56,26 @@ class PageRuns(NamedTuple):
 
 def page_runs(runs: Sequence[ReportedRun], most: int = MOST_NUMBERS) -> PageRuns:
     """Return the runs as a page holds them."""
-    names = list(dict.fromkeys(name for run in runs for name in _columns_of(run.trial.rows)))
-    known = sum(len(_columns_of(run.trial.rows)) + 3 for run in runs)
-    points = max(_FEWEST, most // max(1, known))
-    curves = tuple(_curves(index, run, points) for index, run in enumerate(runs))
-    thinned = any(len(run.trial.rows) > points for run in runs)
-    return PageRuns(curves, {name: column_label(name) for name in names}, thinned)
-
-
-def column_label(name: str) -> ColumnLabel:
-    """Return how a column is written."""
-    shown = _LABELS.get(name) or (name[7:] if name.startswith("layers/") else name.replace("_", " "))
-    if name.startswith(VALIDATION):
-        shown = f"validation {shown.removeprefix('validation ')}"
-    percent = is_accuracy(name) or name in ("clients/accuracy", "clients/worst")
-    return ColumnLabel(
-        label=shown, about=_ABOUT.get(name, ""), percent=percent, log=name.startswith(_LOGARITHMIC)
+    known = known_of(runs)
+    columns = [_columns_of(run.trial.rows, known) for run in runs]
+    names = list(dict.fromkeys(chain.from_iterable(columns)))
+    points = max(_FEWEST, most // max(1, sum(len(own) + 3 for own in columns)))
+    curves = tuple(
+        _curves(index, run, own, points) for index, (run, own) in enumerate(zip(runs, columns, strict=True))
     )
+    thinned = any(len(run.trial.rows) > points for run in runs)
+    return PageRuns(curves, {name: column_label(name, known) for name in names}, thinned, known)
+
+
+def known_of(runs: Sequence[ReportedRun]) -> KnownColumns:
+    """Return what is declared of the columns of these runs."""
+    return KnownColumns(column for run in runs for column in (*columns_in(run.manifest), *run.columns))
+
+
+def column_label(name: str, known: KnownColumns) -> ColumnLabel:
+    """Return how a column is written."""
+    found = known.describe(name)
+    return ColumnLabel(label=found.label, about=found.about, percent=found.percent, log=found.log)
 
 
 def column(points: Sequence[tuple[int, Number | None]], most: int) -> RunColumn:
@@ -135,12 +103,12 @@ def state_of(trial: Trial) -> Literal["finished", "unfinished", "diverged"]:
     return "unfinished" if trial.problem == UNFINISHED else "finished"
 
 
-def has_curve(name: str) -> bool:
+def has_curve(name: str, known: KnownColumns) -> bool:
     """Tell whether a column is worth a curve; costs stand in tables."""
-    return name not in _LEFT_OUT and not name.startswith("costs/")
+    return known.describe(name).panel != "none"
 
 
-def _columns_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _columns_of(rows: Sequence[Mapping[str, Any]], known: KnownColumns) -> list[str]:
     """Return the columns that have a number somewhere and are worth a curve."""
     names = dict.fromkeys(
         name for row in (*rows[:1], *rows[-1:], *rows[:: max(1, len(rows) // 20)]) for name in row
@@ -148,7 +116,7 @@ def _columns_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return [
         name
         for name in names
-        if has_curve(name)
+        if has_curve(name, known)
         and any(_is_number(row.get(name)) for row in rows)
         and not (name == "lr" and len({row.get(name) for row in rows}) == 1)
     ]
@@ -158,11 +126,11 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _curves(index: int, run: ReportedRun, most: int) -> RunCurves:
+def _curves(index: int, run: ReportedRun, names: Sequence[str], most: int) -> RunCurves:
     rows, trial = run.trial.rows, run.trial
     columns = {
         name: column([(row["round"] + 1, row[name]) for row in rows if _is_number(row.get(name))], most)
-        for name in _columns_of(rows)
+        for name in names
     }
     totals = {
         "bytes": _totals(row["bytes_down"] + row["bytes_up"] for row in rows),

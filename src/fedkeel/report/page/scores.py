@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fedkeel.common.columns import is_diagnostic
 from fedkeel.report.measures import FINAL, Measure, MetricMeasure, parse_measure, rule_of
 from fedkeel.report.page.document import Table, Verdict
 from fedkeel.report.table_columns import COLUMNS, COST_COLUMNS, SCORE, SECONDS
@@ -27,17 +26,18 @@ def shown_verdict(verdict: ComparisonVerdict) -> Verdict:
 def score_tables(
     trials: Sequence[Trial],
     verdict: ComparisonVerdict,
+    measure: Measure,
     target: float | None,
+    *,
     columns: Sequence[str],
     subject: str,
 ) -> Iterator[Table]:
     """Yield the tables: the columns that were chosen, else every usual score, and all costs to the target."""
-    measure = parse_measure(verdict.measure)
     chosen = tuple(columns) != COLUMNS
     asked = tuple(columns) if chosen else (SCORE, *_other_scores(measure), SECONDS)
-    tables = [_table(trials, verdict, target, asked)]
+    tables = [_table(trials, verdict, measure, target, asked)]
     if not chosen and target is not None:
-        costs = _table(trials, verdict, target, tuple(COST_COLUMNS))
+        costs = _table(trials, verdict, measure, target, tuple(COST_COLUMNS))
         title = "What it took to reach the target"
         tables.append(costs.model_copy(update={"id": "costs-to-target", "title": title}))
     for table in tables:
@@ -52,13 +52,16 @@ def _other_scores(measure: Measure) -> list[str]:
     others = [name for name in _RULES if name != rule]
     if not isinstance(measure, MetricMeasure):
         return others
-    return [str(MetricMeasure(parse_measure(name), measure.column, measure.mode)) for name in others]
+    return [str(measure.by(parse_measure(name))) for name in others]
 
 
 def _table(
-    trials: Sequence[Trial], verdict: ComparisonVerdict, target: float | None, columns: Sequence[str]
+    trials: Sequence[Trial],
+    verdict: ComparisonVerdict,
+    measure: Measure,
+    target: float | None,
+    columns: Sequence[str],
 ) -> Table:
-    measure = parse_measure(verdict.measure)
     lines = summarise(trials, target, measure, columns)
     winner = [i for i, line in enumerate(lines) if (line.label, line.model) == (verdict.winner, "x")]
     return Table(
@@ -66,7 +69,7 @@ def _table(
         title="Scores",
         scores=True,
         headings=("method", *headings(target, measure, columns)[1:]),
-        rows=tuple(cells(line, columns) for line in lines),
+        rows=tuple(cells(line, columns, measure.known) for line in lines),
         best=winner[0] if winner else None,
         note=" ".join(_notes(trials, measure, target, columns)),
     )
@@ -77,7 +80,7 @@ def _notes(
 ) -> Iterator[str]:
     if any(name not in COST_COLUMNS for name in columns):
         what = "after the last round" if measure == FINAL else f"({measure.label})"
-        where = "" if is_diagnostic(measure.metric) else ", on the test set"
+        where = "" if measure.is_diagnostic else ", on the test set"
         if len({trial.seed for trial in trials}) > 1:
             yield "Mean ± standard deviation over seeds."
         yield f"Ranked by {measure.metric}{where} {what}."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedkeel.common.columns import is_accuracy
 from fedkeel.report.measures import Measure
 from fedkeel.report.page.document import Axis, Chart, Section, Series, Text
 from fedkeel.report.page.runs import short
@@ -51,7 +50,7 @@ def sweep_section(over: str, trials: Sequence[Trial], measure: Measure, best: st
         id="sweep-plot",
         title=f"{measure.label} against {over}",
         x=Axis(label=over, log=_spread(numbers) and all(not text for _, text in places.values())),
-        y=Axis(label=measure.label, percent=is_accuracy(measure.metric)),
+        y=Axis(label=measure.label, percent=measure.percent),
         series=tuple(series),
         note="Line: mean over seeds; band: worst to best seed.",
         wide=True,
