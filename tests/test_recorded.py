@@ -19,7 +19,7 @@ from recorded.lines import LINES, OLD, OUTPUTS, TABLE, Outcome, Session, file_co
 from recorded.placeholders import plain, plain_text
 
 # keys of JSON: as they were recorded, and as they are now
-RENAMED: dict[str, str] = {}
+RENAMED = {"algorithm": "method"}  # of the identity in a manifest
 
 IDS = [entry["id"] for entry in LINES]
 

@@ -94,7 +94,9 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in `_
     from fedkeel.running.callbacks import Callback, EarlyStop, KeepBest
     from fedkeel.running.result import Result
     from fedkeel.running.train import train
+    from fedkeel.settings.arguments import Aggregation, Bernoulli, Failures
     from fedkeel.settings.faults import Faults
+    from fedkeel.settings.options import Evaluation, Execution
     from fedkeel.studies.grid import RunGrid, compare, sweep
     from fedkeel.tensors.vector import Vector, zeros_like
 
@@ -105,9 +107,11 @@ __all__ = [
     "SCAFFOLD",
     "AdamW",
     "Adaptive",
+    "Aggregation",
     "Algorithm",
     "Attack",
     "Backdoor",
+    "Bernoulli",
     "Callback",
     "ClientFailed",
     "Cohort",
@@ -123,7 +127,10 @@ __all__ = [
     "Diverged",
     "Drop",
     "EarlyStop",
+    "Evaluation",
+    "Execution",
     "Facts",
+    "Failures",
     "Faults",
     "FedACG",
     "FedANAG",
@@ -212,12 +219,14 @@ _SUBPACKAGES = {
 _MODULES = (
     "common.errors",
     "settings.faults",
+    "settings.options",
     "core.schedules",
     "core.work",
     "tensors.vector",
     "core.algorithm",
     "reducers",
     "attacks",
+    "settings.arguments",
     "core.task",
     "methods",
     *_SUBPACKAGES.values(),

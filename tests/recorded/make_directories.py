@@ -22,8 +22,9 @@ from unittest import mock
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-import fedkeel as fk
 from fedkeel.progress import RunProgress
+
+import fedkeel as fk
 from recorded.lines import HERE, OLD, Session
 
 OUT = HERE / "directories"

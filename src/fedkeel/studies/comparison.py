@@ -86,7 +86,7 @@ class PlannedRun(NamedTuple):
         if before is not None:
             return before
         try:
-            result = self.experiment.train(self.directory, resume=True, callback=on_row)
+            result = self.experiment.train(self.directory, resume=True, callbacks=on_row)
         except Diverged as problem:
             return Trial(self.method, self.seed, read_rows(self.directory), str(problem))
         return Trial(self.method, self.seed, result.history)

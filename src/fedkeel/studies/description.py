@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from fedkeel.common.jsonfiles import Shape, read_object
+from fedkeel.common.older import identity_now, settings_now
 from fedkeel.experiments import STUDY_FILE
 
 
@@ -18,4 +19,11 @@ class _StudyShape(Shape):
 
 def read_description(directory: Path) -> dict[str, Any]:
     """Return which `study` a directory holds, and its `settings`."""
-    return read_object(directory / STUDY_FILE, "restore it, or choose another directory", _StudyShape)
+    return read_object(directory / STUDY_FILE, "restore it, or choose another directory", _StudyShape, _now)
+
+
+def _now(table: dict[str, Any]) -> dict[str, Any]:
+    settings = table.get("settings")
+    return (
+        {**table, "settings": settings_now(identity_now(settings))} if isinstance(settings, dict) else table
+    )

@@ -46,7 +46,7 @@ class RunGrid:
     """Runs of several methods or values, each with several seeds. It prints as a table with its verdict.
 
     `choices` are what was compared, by name; `results` has the result of every run by (name, seed), without
-    the clients' memories; of a run that diverged it is what there was. `measure` is what a run is scored by,
+    the client states; of a run that diverged it is what there was. `measure` is what a run is scored by,
     `columns` are those of the table; `with_columns` gives the same runs with others.
     """
 
@@ -232,7 +232,7 @@ def _play(
             except (Exception, KeyboardInterrupt) as other:
                 other.comparison = made()  # type: ignore[union-attr]
                 raise
-            results[name, seed] = replace(result, memories={})
+            results[name, seed] = replace(result, client_states={})
             trials[name, seed] = Trial(name, seed, result.history, problem)
             scored.check(result.history)
             if display is not None:

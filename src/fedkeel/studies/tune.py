@@ -218,7 +218,7 @@ def attempt(
     try:
         with warnings.catch_warnings():  # that it selects on the test set is said once, at the end
             warnings.filterwarnings("ignore", message=f".*{re.escape(ON_TEST_SET)}")
-            experiment.train(callback=reported)
+            experiment.train(callbacks=reported)
     except optuna.TrialPruned:
         state = "PRUNED"
     except Diverged:
