@@ -31,7 +31,7 @@ def session(probes: tuple[Probe, ...] | None) -> Any:
     settings = RunSettings(
         task=task,
         federation=federation,
-        algorithm=fk.FedAvg(),
+        method=fk.FedAvg(),
         rounds=ROUNDS,
         cohort=10,
         work=work,

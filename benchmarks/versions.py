@@ -59,6 +59,11 @@ def _train(workload: str, engine: str, rounds: int, killing: bool = False) -> li
         if killing and len(seconds) > 1 and len(seconds) % 2:
             os.kill(max(_leaves(os.getpid()), key=_resident), signal.SIGKILL)  # a worker, not its forerunners
 
+    threads = None if engine == "processes" else 1
+    given: dict[str, Any] = {"engine": engine, "threads": threads, "eval_every": rounds + 2, "callback": see}
+    if hasattr(fk, "Execution"):  # since version 0.2
+        execution, evaluation = fk.Execution(engine, threads=threads), fk.Evaluation(rounds + 2)
+        given = {"execution": execution, "evaluation": evaluation, "callbacks": see}
     fk.train(
         fk.Task(model),
         fk.Federation.from_arrays(clients, clients[0]),
@@ -66,10 +71,7 @@ def _train(workload: str, engine: str, rounds: int, killing: bool = False) -> li
         rounds=rounds + 2,
         cohort=spec["cohort"],
         work=fk.Work(epochs=1, batch_size=12, lr=0.01),
-        engine=engine,
-        threads=None if engine == "processes" else 1,
-        eval_every=rounds + 2,
-        callback=see,
+        **given,
     )
     return seconds
 

@@ -70,7 +70,7 @@ def write_runs(root: Path, runs: int, rounds: int) -> list[Path]:
     for index in range(runs):
         path = root / "compare" / f"method-{index // 5}" / f"seed-{index % 5}"
         path.mkdir(parents=True)
-        identity = {"algorithm": f"Method{index // 5}()", "seed": index % 5}
+        identity = {"method": f"Method{index // 5}()", "seed": index % 5}
         about = {"identity": identity, "rounds": rounds + 1000, "data": {}}
         if index >= GROWING:
             about |= {"rounds": rounds, "end": {"rounds": rounds}}

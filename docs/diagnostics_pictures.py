@@ -43,10 +43,9 @@ def figure_1() -> dict[str, Any]:
             rounds=30,
             cohort=10,
             work=work,
-            engine="serial",
-            threads=1,
+            execution=fk.Execution("serial", threads=1),
             probes=[Diversity(), Cosine(each_round=True), Divergence(), Drift()],
-            eval_every=5,
+            evaluation=fk.Evaluation(5),
         )
         runs[type(method).__name__] = result.history
     found = {}
@@ -88,7 +87,7 @@ def figure_2() -> dict[str, Any]:
     for name, (method, lr) in {**cases, **{f"{n}, lr 0.001": (m, 0.001) for n, m in undrawn.items()}}.items():
         work = fk.Work(steps=10, batch_size=50, lr=lr)
         settings = RunSettings(
-            task=task, federation=federation, algorithm=method, rounds=60, cohort=5, work=work
+            task=task, federation=federation, method=method, rounds=60, cohort=5, work=work
         )
         found[name] = stability(settings, pairs=5)
     write(
@@ -121,7 +120,7 @@ def features() -> dict[str, Any]:
         task = fk.Task(fk.models.build("mlp", shape=(64,), classes=10, seed=0))
         work = fk.Work(epochs=5, batch_size=20, lr=0.1)
         settings = RunSettings(
-            task=task, federation=federation, algorithm=fk.FedAvg(), rounds=20, cohort=10, work=work
+            task=task, federation=federation, method=fk.FedAvg(), rounds=20, cohort=10, work=work
         )
         seen = study(settings, features=FeatureSettings(every=4, points=300, gamma_corr=0.9))
         found[name] = [(snapshot.round, snapshot.features) for snapshot in seen]

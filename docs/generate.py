@@ -1,6 +1,6 @@
 """Writes the pages of docs/ that come from the code: `make docs`.
 
-docs/settings.md, the table of all settings; docs/methods.md, an overview, and docs/methods/, a page for each
+docs/settings.md, the table of all settings; docs/from-0.1.md, what version 0.1 called otherwise; docs/methods.md, an overview, and docs/methods/, a page for each
 method. All of it follows from the code but for the seconds, which are read from docs/methods.json (`make docs
 DOCS=--measure` measures them again, on a quiet machine), and the accuracies of docs/comparison.json (`make docs
 DOCS=--compare` runs all methods again, half an hour). Rounds of all methods are interleaved and the fastest of several counts, so that other work on the machine
@@ -30,6 +30,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
 import method_pages as mp  # noqa: E402
+from older_page import older_page  # noqa: E402
 
 MEASURED = HERE / "methods.json"
 COHORT, ROUNDS, REPEATS = 10, 4, 3
@@ -46,7 +47,8 @@ def model() -> torch.nn.Module:
 def train(make: Any, rounds: int, work: fk.Work) -> list[dict[str, Any]]:
     """Train digits on 20 clients and return the rows."""
     federation = fk.data.load("digits").split(fk.IID(), clients=20, seed=0)
-    run: dict[str, Any] = {"rounds": rounds, "cohort": COHORT, "engine": "serial", "eval_every": rounds}
+    how, evaluation = fk.Execution("serial"), fk.Evaluation(rounds)
+    run: dict[str, Any] = {"rounds": rounds, "cohort": COHORT, "execution": how, "evaluation": evaluation}
     return fk.train(fk.Task(model()), federation, make(), work=work, **run).history
 
 
@@ -118,7 +120,7 @@ def traffic(make: Any) -> tuple[float, float]:
 
 
 def pages() -> dict[str, str]:
-    """Return docs/settings.md, docs/methods.md and the pages of all methods, by path."""
+    """Return docs/settings.md, docs/from-0.1.md, docs/methods.md and the pages of all methods, by path."""
     measured = json.loads(MEASURED.read_text())
     explained = {make.__name__: explain_method(make()) for make in fk.METHODS}
     costs = {
@@ -131,6 +133,7 @@ def pages() -> dict[str, str]:
     made["methods/index.md"] = mp.index_page(list(costs))
     made["methods.md"] = _overview(measured, explained, costs)
     made["settings.md"] = settings_page()
+    made["from-0.1.md"] = older_page()
     return made
 
 
@@ -223,8 +226,8 @@ def _plug_ins() -> list[str]:
         "| `Work(momentum=, nesterov=)` | number, flag | local momentum on the whole direction, empty at the start of every "
         "round; for methods without one of their own. `length` in the equations then counts each gradient as often "
         "as the buffer repeats it, so that control variates stay mean gradients |",
-        "| `train(sampling=)` | `fixed`, `bernoulli` | exactly the cohort, or each client with that probability |",
-        "| `train(weighting=)` | `uniform`, `samples` | the mean over clients, or by their number of samples; c and h "
+        "| `train(cohort=)` | `10`, `fk.Bernoulli(10)` | exactly ten clients, or each with the same probability and ten on average |",
+        "| `Aggregation(weighting=)` | `uniform`, `samples` | the mean over clients, or by their number of samples; c and h "
         "are then the weighted means too |",
         "| `SCAFFOLD(option=)` | `II`, `I` | c_i from the walk (contains weight decay and clipping), or the full gradient |",
         "| `SCAFFOLD(by_size=)`, `FedDyn(by_size=)` | flag | for clients of unequal sizes, as Acar et al. run it: c/w_i and "
@@ -239,7 +242,7 @@ def _plug_ins() -> list[str]:
         "m/(1−β1^t) and v/(1−β2^t) as in Adam (FedAdagrad: m alone) |",
         "| `FedSpeed(correction=)` | `cohort`, `all` | x is corrected by the cohort's ĝ_i (the paper), or by the mean of "
         "all clients' (the authors' code: sharp(FedDyn)) |",
-        "| `stages(memory=)` | `auto`, `fresh`, `carry` | what memories do at a change of stage |",
+        "| `stages(memory=)` | `auto`, `fresh`, `carry` | what client states do at a change of stage |",
         "",
     ]
 
@@ -253,4 +256,6 @@ if __name__ == "__main__":
     for page, text in written.items():
         (HERE / page).parent.mkdir(exist_ok=True)
         (HERE / page).write_text(text)
-    print(f"wrote docs/settings.md, docs/methods.md and {len(written) - 2} pages in docs/methods")
+    print(
+        f"wrote docs/settings.md, docs/from-0.1.md, docs/methods.md and {len(written) - 3} pages in docs/methods"
+    )

@@ -24,21 +24,29 @@ PROJECT_PAGES = {
 }
 # page: its title, and where its names are defined; a public name belongs to the first page that fits
 GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "running": ("Running", ("running", "experiments", "task", "work")),
+    "running": (
+        "Running",
+        ("running", "experiments", "core.task", "core.work", "settings.options", "settings.arguments"),
+    ),
     "data": ("Data", ("data",)),
     "methods": ("Methods and plug-ins", ("methods",)),
-    "contract": ("Writing a method", ("algorithm", "vector", "frozen")),
+    "contract": ("Writing a method", ("core.algorithm", "tensors.vector", "common.frozen")),
     "probes": ("Probes", ("probes",)),
-    "parts": ("Reducers and metrics", ("reducers", "metrics")),
+    "parts": ("Reducers and metrics", ("reducers", "metrics", "core.metrics")),
     "models": ("Models", ("models",)),
-    "attacks": ("Attacks and faults", ("attacks", "faults")),
-    "errors": ("Errors", ("errors",)),
+    "attacks": ("Attacks and faults", ("attacks", "settings.faults")),
+    "errors": ("Errors", ("common.errors",)),
 }
 _FIRST = (
     "train",
     "Result",
     "Task",
     "Work",
+    "Bernoulli",
+    "Aggregation",
+    "Evaluation",
+    "Failures",
+    "Execution",
     "compare",
     "sweep",
     "load",

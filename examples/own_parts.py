@@ -78,9 +78,16 @@ def main(rounds: int = 40) -> dict[str, float]:
     """Train with the mean and with the trimmed mean."""
     task = fk.Task(fk.models.mlp, metrics={"accuracy": fk.accuracy, "macro_f1": macro_f1})
     data, work, found = federation(), fk.Work(epochs=3, batch_size=10, lr=0.1), {}
-    for name, reducer in (("mean", {}), ("trimmed mean", {"reducer": TrimmedMean()})):
+    for name, reducer in (("mean", fk.Mean()), ("trimmed mean", TrimmedMean())):
         result = fk.train(
-            task, data, fk.FedAvg(), rounds=rounds, cohort=10, work=work, probes=[Agreement()], **reducer
+            task,
+            data,
+            fk.FedAvg(),
+            rounds=rounds,
+            cohort=10,
+            work=work,
+            aggregation=fk.Aggregation(reducer=reducer),
+            probes=[Agreement()],
         )
         last = result.history[-10:]
         f1, agreement = (sum(row[key] for row in last) / len(last) for key in ("macro_f1", "agreement"))

@@ -76,7 +76,7 @@ def train(name: str, path: Path) -> None:
     generator = torch.Generator().manual_seed(0)
     clients = [(torch.randn(6, 3, generator=generator), torch.arange(6) % 2) for _ in range(8)]
     torch.manual_seed(0)
-    algorithm, keep_memories = RUNS[name]
+    algorithm, keep_client_states = RUNS[name]
     fk.train(
         fk.Task(nn.Linear(3, 2)),
         fk.Federation.from_arrays(clients),
@@ -84,11 +84,9 @@ def train(name: str, path: Path) -> None:
         rounds=5,
         cohort=3,
         work=fk.Work(epochs=1, batch_size=3),
-        engine="serial",
+        execution=fk.Execution("serial", checkpoint_every=2, keep_client_states=keep_client_states),
         run_dir=path,
         resume=True,
-        checkpoint_every=2,
-        keep_memories=keep_memories,
     )
 
 
@@ -165,7 +163,7 @@ def left(name: str, path: Path) -> dict[str, Any]:
         "rounds timed": len((path / "timings.jsonl").read_text().splitlines()),
         "server": {n: t.tolist() for n, t in loaded.tensors.items()},
         "memories": memories,
-        "left out": loaded.left_out,
+        "left out": loaded.not_kept,
         "files": sorted(str(p.relative_to(path)) for p in path.rglob("*")),
         "unfinished": [p.name for p in path.rglob(".*.tmp")],
     }

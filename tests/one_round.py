@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import flat
 import numpy as np
 import torch
 from torch import nn
@@ -26,7 +27,7 @@ def train(
     """Return the row of one round, evaluated on the test set, or else on all clients' data."""
     evaluated = {} if data.test is not None else {"evaluate_on": "clients"}
     given = {"rounds": 1, "cohort": 2, "work": WORK, "engine": "serial", **evaluated, **options}
-    return fk.train(task, data, algorithm or fk.FedAvg(), **given).history[-1]
+    return flat.train(task, data, algorithm or fk.FedAvg(), **given).history[-1]
 
 
 def linear(outputs: int, *more: nn.Module) -> nn.Module:

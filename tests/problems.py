@@ -62,7 +62,7 @@ def _problem(
 def settings_of(task: fk.Task, federation: fk.Federation, algorithm: Any, **options: Any) -> RunSettings:
     """Return the settings of a run from `train`'s keywords; how it is executed is left out."""
     plain = {name: option for name, option in options.items() if name not in Execution.model_fields}
-    return RunSettings(task=task, federation=federation, algorithm=algorithm, **plain)
+    return RunSettings(task=task, federation=federation, method=algorithm, **plain)
 
 
 def session_of(task: fk.Task, federation: fk.Federation, algorithm: Any, **options: Any) -> Session:

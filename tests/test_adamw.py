@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import flat
 import pytest
 import torch
 from problems import expect, play
@@ -46,7 +47,7 @@ def run(
     torch.manual_seed(0)
     settings = {"rounds": 3, "cohort": 2, "work": work, "engine": engine, "workers": 2, **options}
     federation = fk.Federation.from_arrays(clients())
-    return fk.train(fk.Task(nn.Linear(3, 2)), federation, method or fk.FedAvg(), **settings)
+    return flat.train(fk.Task(nn.Linear(3, 2)), federation, method or fk.FedAvg(), **settings)
 
 
 def test_one_client_walks_as_torch_does():
@@ -62,7 +63,13 @@ def test_one_client_walks_as_torch_does():
     work = fk.Work(steps=5, lr=0.05, optimizer=fk.AdamW(0.8, 0.95, 1e-6, 0.1))
     federation = fk.Federation.from_arrays(clients()[:1])
     result = fk.train(
-        fk.Task(nn.Linear(3, 2)), federation, fk.FedAvg(), rounds=1, cohort=1, work=work, engine="serial"
+        fk.Task(nn.Linear(3, 2)),
+        federation,
+        fk.FedAvg(),
+        rounds=1,
+        cohort=1,
+        work=work,
+        execution=fk.Execution("serial"),
     )
     assert torch.allclose(result.server.x, torch.cat([p.detach().flatten() for p in model.parameters()]))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import flat
 import numpy as np
 import pytest
 import torch
@@ -30,7 +31,7 @@ def history(method: Any, targets: np.ndarray, loss: Any, lr: float, **options: A
     federation = fk.Federation.from_arrays([(np.ones((1, 1)), target[None]) for target in targets])
     work = fk.Work(steps=1, lr=lr)
     options = {"engine": "serial", "eval_every": 10**6, **options}
-    return fk.train(fk.Task(model, loss, {}), federation, method, work=work, **options).history
+    return flat.train(fk.Task(model, loss, {}), federation, method, work=work, **options).history
 
 
 @pytest.mark.slow(10)
@@ -122,7 +123,7 @@ def test_every_engine_gives_the_same(engine: str) -> None:
 
 def test_a_resumed_run_is_the_same(tmp_path: Path) -> None:
     targets = np.random.default_rng(0).normal(size=(12, SIZE)) + 1
-    options = {"cohort": 2, "run_dir": tmp_path, "resume": True, "keep_memories": True}
+    options = {"cohort": 2, "run_dir": tmp_path, "resume": True, "keep_client_states": True}
     history(fk.FedInit(fk.Adaptive()), targets, half_square, 0.1, rounds=6, **options)
     resumed = history(fk.FedInit(fk.Adaptive()), targets, half_square, 0.1, rounds=12, **options)
     whole = history(fk.FedInit(fk.Adaptive()), targets, half_square, 0.1, rounds=12, cohort=2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import flat
 import numpy as np
 import pytest
 import torch
@@ -94,7 +95,7 @@ def test_a_round_under_attack_is_the_mean_of_honest_and_of_changed_uploads(
     population, oracle = Population.of(settings), Oracle(settings.task, torch.device("cpu"))
     drawn = population.draw(0)
     x0 = oracle.point.clone()
-    down, memory = method.init(x0), method.enlist(x0)
+    down, memory = method.init(x0), method.init_client(x0)
     request = RoundRequest(method, 0, WORK.lr, down, oracle.buffers.clone(), drawn, population.weigh(drawn))
     clean = settings.changed(attack=None)
     moves = [
@@ -157,7 +158,14 @@ def test_the_success_of_a_backdoor_is_counted_on_test_samples_of_other_classes()
     task = fk.Task(nn.Sequential(nn.Flatten(), nn.Linear(36, 3)))
     work = fk.Work(steps=3, batch_size=4, lr=0.5)
     result = fk.train(
-        task, federation, fk.FedAvg(), rounds=4, cohort=5, work=work, attack=attack, eval_every=2
+        task,
+        federation,
+        fk.FedAvg(),
+        rounds=4,
+        cohort=5,
+        work=work,
+        attack=attack,
+        evaluation=fk.Evaluation(2),
     )
     assert federation.test is not None
     x, y = federation.test.part(0, 30)
@@ -190,9 +198,9 @@ def test_an_attack_changes_no_other_randomness(attack: fk.Attack) -> None:
 def test_a_run_under_attack_resumes_to_the_bit(attack: fk.Attack, tmp_path: Path) -> None:
     options = {**OPTIONS, "attack": attack, "reducer": fk.TrimmedMean(0.2)}
     task, federation = PROBLEM.task, PROBLEM.federation
-    whole = fk.train(task, federation, fk.FedAvg(), **options)
+    whole = flat.train(task, federation, fk.FedAvg(), **options)
     for rounds in (1, 3):
-        resumed = fk.train(
+        resumed = flat.train(
             task, federation, fk.FedAvg(), **{**options, "rounds": rounds}, run_dir=tmp_path, resume=True
         )
     for (_, ours), (_, theirs) in zip(leaves(resumed.server), leaves(whole.server), strict=True):
@@ -201,9 +209,13 @@ def test_a_run_under_attack_resumes_to_the_bit(attack: fk.Attack, tmp_path: Path
     assert resumed.manifest["identity"]["reducer"] == "TrimmedMean(share=0.2)"
     assert len(resumed.manifest["hostile"]) == 3
     with pytest.raises(fk.StorageError, match=r"its attack is .* not None"):
-        fk.train(task, federation, fk.FedAvg(), **{**options, "attack": None}, run_dir=tmp_path, resume=True)
+        flat.train(
+            task, federation, fk.FedAvg(), **{**options, "attack": None}, run_dir=tmp_path, resume=True
+        )
     with pytest.raises(fk.StorageError, match="its reducer is 'TrimmedMean"):
-        fk.train(task, federation, fk.FedAvg(), **{**options, "reducer": None}, run_dir=tmp_path, resume=True)
+        flat.train(
+            task, federation, fk.FedAvg(), **{**options, "reducer": fk.Mean()}, run_dir=tmp_path, resume=True
+        )
 
 
 @pytest.mark.parametrize("kind", ATTACKS, ids=lambda kind: kind.__name__)

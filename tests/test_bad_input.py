@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import flat
 import numpy as np
 import pytest
 import torch
@@ -24,12 +25,12 @@ def train(**options: Any) -> fk.Result:
     given: dict[str, Any] = {
         "task": problem.task,
         "federation": problem.federation,
-        "algorithm": fk.FedAvg(),
+        "method": fk.FedAvg(),
         "rounds": 2,
         "cohort": 2,
         "work": WORK,
     }
-    return fk.train(**(given | options))
+    return flat.train(**(given | options))
 
 
 @pytest.mark.parametrize(
@@ -56,7 +57,7 @@ def train(**options: Any) -> fk.Result:
             lambda: fk.stages((fk.FedDyn(), 5), (fk.FedAvg(), 3), fk.FedAvg()),
             r"rounds \[5, 3\] must not fall",
         ),
-        (lambda: fk.stages((fk.FedDyn(), 5), fk.FedAvg(), memory="carry"), r"keep different memories"),
+        (lambda: fk.stages((fk.FedDyn(), 5), fk.FedAvg(), memory="carry"), r"keep different client states"),
         (lambda: fk.Task(nn.ReLU()), r"ReLU has no trainable parameters"),
         (lambda: fk.Task(3), r"model is int: give a torch.nn.Module"),
         (lambda: train(cohort=5), r"cohort = 5: there are 4 clients, so give 1 to 4"),
@@ -67,10 +68,13 @@ def train(**options: Any) -> fk.Result:
         (lambda: train(seed=-1), r"seed = -1"),
         (lambda: train(engine="warp"), r"engine = 'warp': known: auto"),
         (lambda: train(engine="serail"), r"engine = 'serail': did you mean 'serial'\?"),
-        (lambda: train(algorithm="fedavg"), r"algorithm = 'fedavg' is not a method"),
-        (lambda: train(sampling="all"), r"sampling = 'all': .*'fixed' or 'bernoulli'"),
+        (lambda: train(method="fedavg"), r"method = 'fedavg' is not a method"),
+        (lambda: train(cohort="all"), r"cohort = 'all': give a count \(10\) or a fraction"),
+        (lambda: train(cohort=fk.Bernoulli(5)), r"cohort = 5: there are 4 clients, so give 1 to 4"),
+        (lambda: fk.Bernoulli(1.5), r"Bernoulli: clients = 1.5: a fraction"),
+        (lambda: fk.Bernoulli(True), r"Bernoulli: clients = True: give a count"),
         (lambda: train(resume=True), r"resume=True needs run_dir"),
-        (lambda: train(algorithm=fk.sharp(fk.FedSAM())), r"has a sharp step already"),
+        (lambda: train(method=fk.sharp(fk.FedSAM())), r"has a sharp step already"),
     ],
 )
 def test_configuration(make: Any, message: str) -> None:
@@ -128,7 +132,7 @@ def test_methods_that_need_a_classifier_say_so() -> None:
     regression = fk.Federation.from_arrays([(RNG.normal(size=(4, 3)), RNG.normal(size=(4, 2)))] * 3)
     task = fk.Task(nn.Linear(3, 2).double(), nn.functional.mse_loss, {})
     with pytest.raises(fk.ConfigError, match="FedNTD needs a classifier"):
-        train(task=task, federation=regression, algorithm=fk.FedNTD())
+        train(task=task, federation=regression, method=fk.FedNTD())
 
 
 def test_moon_needs_features_and_takes_a_named_layer() -> None:
@@ -144,10 +148,10 @@ def test_moon_needs_features_and_takes_a_named_layer() -> None:
     with pytest.raises(
         fk.ConfigError, match="no linear layer to take penultimate features from: name the layer"
     ):
-        train(task=fk.Task(Bare()), algorithm=fk.MOON())
+        train(task=fk.Task(Bare()), method=fk.MOON())
     with pytest.raises(fk.ConfigError, match="features='tanh': Bare has no such layer; it has act"):
-        train(task=fk.Task(Bare(), features="tanh"), algorithm=fk.MOON())
-    train(task=fk.Task(Bare(), features="act"), algorithm=fk.MOON())
+        train(task=fk.Task(Bare(), features="tanh"), method=fk.MOON())
+    train(task=fk.Task(Bare(), features="act"), method=fk.MOON())
 
 
 @pytest.mark.slow
@@ -169,8 +173,8 @@ def test_a_directory_of_another_experiment(tmp_path: Path) -> None:
     with pytest.raises(fk.StorageError, match=r"holds a run already: resume it") as caught:
         train(run_dir=tmp_path / "run")
     assert caught.value.exit_code == 6
-    with pytest.raises(fk.StorageError, match=r"another experiment: its algorithm is 'FedAvg.* not 'FedProx"):
-        train(run_dir=tmp_path / "run", resume=True, algorithm=fk.FedProx())
+    with pytest.raises(fk.StorageError, match=r"another experiment: its method is 'FedAvg.* not 'FedProx"):
+        train(run_dir=tmp_path / "run", resume=True, method=fk.FedProx())
     with pytest.raises(fk.StorageError, match=r"another experiment: its seed is 0, not 1"):
         train(run_dir=tmp_path / "run", resume=True, seed=1)
     with pytest.raises(fk.ConfigError, match=r"holds 2 rounds: give more"):
@@ -208,15 +212,15 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path) -> None:
-    whole = train(rounds=6, algorithm=fk.SCAFFOLD())
-    train(rounds=4, run_dir=tmp_path, checkpoint_every=1, algorithm=fk.SCAFFOLD(), keep_memories=True)
+    whole = train(rounds=6, method=fk.SCAFFOLD())
+    train(rounds=4, run_dir=tmp_path, checkpoint_every=1, method=fk.SCAFFOLD(), keep_client_states=True)
     newest = max((tmp_path / "checkpoints").iterdir())
     damaged = newest / "server.safetensors"
     content = bytearray(damaged.read_bytes())
     content[-1] ^= 1
     damaged.write_bytes(content)
     with pytest.warns(UserWarning, match="damaged.*going back to the checkpoint before"):
-        resumed = train(rounds=6, run_dir=tmp_path, resume=True, algorithm=fk.SCAFFOLD())
+        resumed = train(rounds=6, run_dir=tmp_path, resume=True, method=fk.SCAFFOLD())
     assert torch.equal(resumed.server.x, whole.server.x)
 
 

@@ -89,7 +89,9 @@ def test_the_fixed_point_is_the_optimum_over_all_samples(method: Any) -> None:
     federation, work = fk.Federation.from_arrays(clients), fk.Work(steps=3, lr=0.2)
 
     def end(one: Any) -> torch.Tensor:
-        result = fk.train(task, federation, one, rounds=150, cohort=3, work=work, engine="serial")
+        result = fk.train(
+            task, federation, one, rounds=150, cohort=3, work=work, execution=fk.Execution("serial")
+        )
         return next(iter(result.model.parameters())).detach().flatten()
 
     assert (end(method) - optimum).abs().max() < 1e-8

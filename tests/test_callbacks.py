@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import flat
 import numpy as np
 import pytest
 import torch
@@ -29,7 +30,7 @@ def train(**options: Any) -> fk.Result:
     problem = tiny_net([3, 8, 5, 11, 4, 7])
     task = fk.Task(problem.task.model, metrics={"accuracy": fk.accuracy, "f1": fk.accuracy})
     given = {"rounds": 6, "cohort": 3, "work": WORK, "engine": "serial"} | options
-    return fk.train(task, problem.federation, fk.SCAFFOLD(), **given)
+    return flat.train(task, problem.federation, fk.SCAFFOLD(), **given)
 
 
 def weights(model: nn.Module) -> torch.Tensor:
@@ -70,7 +71,7 @@ def worsening(monkeypatch: pytest.MonkeyPatch, accuracies: Sequence[float]) -> N
 
 def test_an_object_hears_rounds_begin_and_end() -> None:
     diary, rows = Diary(), []
-    train(rounds=2, callback=[diary, rows.append])
+    train(rounds=2, callbacks=[diary, rows.append])
     assert diary.heard == [("run", 0), ("begin", 0), ("end", 0), ("begin", 1), ("end", 1), ("over", 2)]
     assert [row["round"] for row in rows] == [0, 1]
 
@@ -83,25 +84,25 @@ def test_methods_are_optional_and_the_base_class_is_too() -> None:
             self.begun += 1
 
     counts = Counts()
-    train(rounds=3, callback=counts)
+    train(rounds=3, callbacks=counts)
     assert counts.begun == 3
 
 
 @pytest.mark.parametrize("value", [True, np.bool_(True)])
 def test_a_function_that_returns_true_ends_the_run(value: Any) -> None:
-    result = train(callback=lambda row: value if row["round"] == 2 else None)
+    result = train(callbacks=lambda row: value if row["round"] == 2 else None)
     assert len(result.history) == 3
     assert result.stopped_by is not None
     assert torch.equal(weights(result.model), weights(train(rounds=3).model))
 
 
 def test_other_values_of_a_function_are_passed_over() -> None:
-    assert len(train(callback=lambda row: 1 + row["round"]).history) == 6
+    assert len(train(callbacks=lambda row: 1 + row["round"]).history) == 6
 
 
 def test_early_stop_counts_evaluations_that_are_no_better(monkeypatch: pytest.MonkeyPatch) -> None:
     worsening(monkeypatch, [0.1, 0.3, 0.2, 0.3, 0.9, 0.9])
-    result = train(callback=fk.EarlyStop(patience=2))
+    result = train(callbacks=fk.EarlyStop(patience=2))
     assert len(result.history) == 4
     assert result.stopped_by == "EarlyStop(2)"
     assert (result.best.round, result.best.row["accuracy"]) == (1, 0.3)
@@ -125,12 +126,12 @@ def test_early_stop_goes_by_a_column(
 ) -> None:
     worsening(monkeypatch, [0.1, 0.3, 0.2, 0.3, 0.9, 0.9])
     for _ in range(2):  # it begins anew with every run
-        assert len(train(callback=stop).history) == rounds
+        assert len(train(callbacks=stop).history) == rounds
 
 
 def test_rounds_without_evaluation_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     worsening(monkeypatch, [0.1, 0.9, 0.1, 0.5, 0.1, 0.4, 0.1, 0.4])
-    assert len(train(callback=fk.EarlyStop(2), rounds=8, eval_every=2).history) == 6
+    assert len(train(callbacks=fk.EarlyStop(2), rounds=8, eval_every=2).history) == 6
 
 
 def test_the_best_model_is_that_of_the_best_round(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +143,7 @@ def test_the_best_model_is_that_of_the_best_round(monkeypatch: pytest.MonkeyPatc
     assert torch.equal(weights(result.best.model), weights(third.model))
     assert not torch.equal(weights(result.model), weights(third.model))
     assert not result.best.model.training
-    assert train(callback=fk.KeepBest("f1", "max")).best.round == 0
+    assert train(callbacks=fk.KeepBest("f1", "max")).best.round == 0
 
 
 def test_a_task_without_accuracy_has_its_best_round_by_loss() -> None:
@@ -157,14 +158,14 @@ def test_an_early_stop_is_a_normal_end_of_a_run_on_disk(
 ) -> None:
     worsening(monkeypatch, [0.1, 0.3, 0.2, 0.3, 0.9, 0.8])
     stop = fk.EarlyStop(2)
-    result = train(run_dir=tmp_path, callback=stop)
+    result = train(run_dir=tmp_path, callbacks=stop)
     assert (tmp_path / "model.safetensors").exists()
     assert (tmp_path / "best.safetensors").exists()
     best = {"round": 1, "column": "accuracy", "selected_on": "test"}
     end = {"rounds": 4, "stopped_by": "EarlyStop(2)", "best": best}
     told = read_manifest(tmp_path)["end"]
     assert {name: told[name] for name in end} == end
-    again = train(run_dir=tmp_path, resume=True, callback=stop)  # it is over
+    again = train(run_dir=tmp_path, resume=True, callbacks=stop)  # it is over
     assert len(again.history) == 4
     assert torch.equal(weights(again.best.model), weights(result.best.model))
     whole = train(run_dir=tmp_path, resume=True)  # without the callback it goes on
@@ -185,10 +186,10 @@ def test_a_run_that_was_stopped_goes_on_with_its_best_model_and_its_patience(
 
     stop = fk.EarlyStop(3, "accuracy")
     with pytest.raises(fk.Stopped):
-        train(run_dir=tmp_path, callback=[stop, interrupt])
+        train(run_dir=tmp_path, callbacks=[stop, interrupt])
     with pytest.raises(fk.ConfigError, match="has kept its best model by 'accuracy'"):
-        train(run_dir=tmp_path, resume=True, callback=fk.KeepBest("loss"))
-    result = train(run_dir=tmp_path, resume=True, callback=stop)
+        train(run_dir=tmp_path, resume=True, callbacks=fk.KeepBest("loss"))
+    result = train(run_dir=tmp_path, resume=True, callbacks=stop)
     assert len(result.history) == 5
     assert torch.equal(weights(result.best.model), weights(train(rounds=2).model))
 
@@ -196,7 +197,7 @@ def test_a_run_that_was_stopped_goes_on_with_its_best_model_and_its_patience(
 def test_runs_lists_an_early_stop_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from fedkeel.cli.runs import runs
 
-    train(run_dir=tmp_path / "a", callback=lambda row: row["round"] == 1)
+    train(run_dir=tmp_path / "a", callbacks=lambda row: row["round"] == 1)
     runs(tmp_path, as_json=True)
     (line,) = json.loads(capsys.readouterr().out)
     assert line["state"].startswith("stopped early by ")
@@ -215,7 +216,7 @@ def test_what_ends_a_run_carries_what_there_is(kind: type[BaseException], tmp_pa
 
     for run_dir in (None, tmp_path):
         with pytest.raises(fk.Stopped if kind is KeyboardInterrupt else kind) as caught:
-            train(callback=fail, run_dir=run_dir)
+            train(callbacks=fail, run_dir=run_dir)
         result = caught.value.result
         assert isinstance(result, fk.Result)
         assert len(result.history) == 3
@@ -241,7 +242,7 @@ def test_an_exception_after_the_last_round_carries_the_whole_result() -> None:
             raise Mistake
 
     with pytest.raises(Mistake) as caught:
-        train(callback=Fails())
+        train(callbacks=Fails())
     assert len(caught.value.result.history) == 6
 
 
@@ -250,7 +251,7 @@ def test_a_mistake_in_the_first_round_leaves_a_run_that_goes_on(tmp_path: Path) 
         return float(row["acuracy"])
 
     with pytest.raises(KeyError):
-        train(run_dir=tmp_path, callback=mistaken)
+        train(run_dir=tmp_path, callbacks=mistaken)
     result = train(run_dir=tmp_path, resume=True)
     assert len(read_rows(tmp_path)) == 6
     assert torch.equal(weights(result.model), weights(train().model))
@@ -264,20 +265,20 @@ class Misspelled(fk.Callback):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: train(callback=Misspelled()), "nobody calls 'on_round_ended'; did you mean 'on_round_end'"),
-        (lambda: train(callback=3), "callback = 3: give a function of a round's row"),
-        (lambda: train(callback=fk.EarlyStop), "callback = EarlyStop: that is a class"),
+        (lambda: train(callbacks=Misspelled()), "nobody calls 'on_round_ended'; did you mean 'on_round_end'"),
+        (lambda: train(callbacks=3), "callbacks: 3: give a function of a round's row"),
+        (lambda: train(callbacks=fk.EarlyStop), "callbacks: EarlyStop: that is a class"),
         (lambda: fk.EarlyStop(0), "patience = 0: give a number of evaluations"),
         (lambda: fk.EarlyStop(2, min_delta=-1), "min_delta = -1: give a number from 0 on"),
         (lambda: fk.EarlyStop(2, "f1"), "metric = 'f1': say which is better: mode='max'"),
         (lambda: fk.EarlyStop(2, "f1", "up"), "mode = 'up': give 'max'"),
         (lambda: fk.EarlyStop(2, mode="max"), "mode = 'max' without a metric"),
         (
-            lambda: train(callback=fk.EarlyStop(2, "acuracy", "max")),
+            lambda: train(callbacks=fk.EarlyStop(2, "acuracy", "max")),
             "no such column; did you mean 'accuracy'",
         ),
         (
-            lambda: train(callback=fk.KeepBest("cohort", "max")),
+            lambda: train(callbacks=fk.KeepBest("cohort", "max")),
             "metric = 'cohort': that column holds no number",
         ),
     ],
@@ -302,7 +303,7 @@ def test_a_signal_at_the_end_of_a_round_loses_neither_its_row_nor_its_model(
     options: dict[str, Any] = {"run_dir": tmp_path / "run", "checkpoint_every": 100}
     monkeypatch.setattr(Store, "commit", interrupted)
     with pytest.raises(fk.Stopped) as caught:
-        train(callback=lambda row: heard.append(row["round"]), **options)
+        train(callbacks=lambda row: heard.append(row["round"]), **options)
     assert heard == [0]
     assert caught.value.result.best.round == 1
     monkeypatch.setattr(Store, "commit", commit)
@@ -324,5 +325,5 @@ def test_a_callback_finds_the_rows_of_its_round_and_at_the_end_a_directory_that_
             assert read_manifest(tmp_path)["end"]["rounds"] == 2
             RunDirectory(tmp_path).close()
 
-    train(rounds=2, run_dir=tmp_path, callback=Reads())
+    train(rounds=2, run_dir=tmp_path, callbacks=Reads())
     assert Reads.rows == [1, 2]

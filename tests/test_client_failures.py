@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import Any
 
+import flat
 import numpy as np
 import pytest
 import torch
@@ -59,7 +60,7 @@ def train(method: Any = None, engine: str = "serial", broken: tuple[int, ...] = 
     task = fk.Task(Sensors, cross_entropy)
     method = fk.FedAvg() if method is None else method
     value = options.pop("value", BROKEN)
-    return fk.train(task, federation(broken=broken, value=value), method, **(given | options))
+    return flat.train(task, federation(broken=broken, value=value), method, **(given | options))
 
 
 def rows(result: Any) -> list[dict[str, Any]]:
@@ -68,7 +69,7 @@ def rows(result: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("engine", ["serial", "processes"])
 def test_a_client_that_fails_is_named_with_its_round_and_its_cause(engine: str) -> None:
-    told = r"round \d, client 7: RuntimeError: sensor 7 is broken; on_client_error='leave_out' goes on"
+    told = r"round \d, client 7: RuntimeError: sensor 7 is broken; on_client_error='skip' goes on"
     with pytest.raises(fk.ClientFailed, match=told) as caught:
         train(engine=engine)
     assert isinstance(caught.value.__cause__, RuntimeError)
@@ -102,10 +103,10 @@ def test_data_that_cannot_be_read_is_the_clients_failure(engine: str, monkeypatc
     options: dict[str, Any] = {"rounds": 2, "cohort": 4, "work": WORK, "engine": engine}
     task = fk.Task(lambda: nn.Linear(3, 2))
     with pytest.raises(fk.ClientFailed, match="round 0, client 2: OSError: the disk of this client is gone"):
-        fk.train(task, augmented, fk.FedAvg(), **options)
-    result = fk.train(task, augmented, fk.FedAvg(), on_client_error="leave_out", **options)
+        flat.train(task, augmented, fk.FedAvg(), **options)
+    result = flat.train(task, augmented, fk.FedAvg(), on_client_error="skip", **options)
     failure = {"client": 2, "reason": "OSError: the disk of this client is gone"}
-    assert [row["left_out"] for row in result.history] == [[failure], [failure]]
+    assert [row["skipped"] for row in result.history] == [[failure], [failure]]
 
 
 def by_hand(session: Session, absent: set[int], weights: list[float]) -> tuple[Any, dict[int, Any]]:
@@ -150,7 +151,7 @@ def test_a_left_out_client_is_an_empty_slot_to_the_bit(method: Any, weighting: A
         cohort=19,
         work=WORK,
         weighting=weighting,
-        on_client_error="leave_out",
+        on_client_error="skip",
         engine="serial",
         threads=1,
     )
@@ -159,7 +160,7 @@ def test_a_left_out_client_is_an_empty_slot_to_the_bit(method: Any, weighting: A
         while not session.finished:
             server, memories = by_hand(session, absent, weights)
             row = next(rounds)
-            assert sorted(one["client"] for one in row.get("left_out", [])) == sorted(
+            assert sorted(one["client"] for one in row.get("skipped", [])) == sorted(
                 absent & set(row["cohort"])
             )
             for (name, mine), (_, found) in zip(leaves(server), leaves(session.state.server), strict=True):
@@ -173,13 +174,13 @@ def test_a_left_out_client_is_an_empty_slot_to_the_bit(method: Any, weighting: A
 
 @pytest.mark.parametrize("method", METHODS, ids=repr)
 def test_every_engine_leaves_out_the_same_clients_with_the_same_result(method: Any) -> None:
-    options: dict[str, Any] = {"on_client_error": "leave_out", "faults": ALL_FAULTS, "rounds": 4}
+    options: dict[str, Any] = {"on_client_error": "skip", "faults": ALL_FAULTS, "rounds": 4}
     options |= {"weighting": "samples", "max_upload_norm": 1e3, "probes": [fk.probes.Divergence()]}
     serial, processes = (train(method, engine, (7,), **options) for engine in ("serial", "processes"))
     assert rows(serial) == rows(processes)
     for (name, one), (_, other) in zip(leaves(serial.server), leaves(processes.server), strict=True):
         assert torch.equal(one, other), name
-    reasons = {one["reason"] for row in serial.history for one in row["left_out"]}
+    reasons = {one["reason"] for row in serial.history for one in row["skipped"]}
     assert {"dropped out (simulated)", "took too long (simulated)"} < reasons
     assert any("RuntimeError: sensor 7" in reason for reason in reasons)
     assert any("it sent NaN or infinite values" in reason for reason in reasons)
@@ -191,12 +192,12 @@ def test_every_engine_leaves_out_the_same_clients_with_the_same_result(method: A
 def test_the_stacked_engine_leaves_out_the_same_clients(method: Any) -> None:
     problem = tiny_net([5, 8, 6, 7, 4, 9, 5, 5, 6, 8])
     options: dict[str, Any] = {"rounds": 4, "cohort": 9, "work": WORK, "faults": ALL_FAULTS}
-    options |= {"on_client_error": "leave_out"}
+    options |= {"on_client_error": "skip"}
     serial, stacked = (
         play(problem, method, engine=engine, **options) for engine in ("serial", "stacked-uncompiled")
     )
     for one, other in zip(serial, stacked, strict=True):
-        assert one.row.get("left_out") == other.row.get("left_out")
+        assert one.row.get("skipped") == other.row.get("skipped")
         assert one.memories.keys() == other.memories.keys()
         np.testing.assert_allclose(one.models["x"], other.models["x"], rtol=1e-10, atol=1e-12)
 
@@ -208,28 +209,28 @@ def test_the_reference_agrees_with_a_round_without_those_clients(name: str) -> N
     knobs = {"alpha": 0.1} if name == "FedDyn" else {}
     faults = fk.Faults(drop=0.3, crash=0.1, seed=1)
     options: dict[str, Any] = {"rounds": 5, "cohort": 4, "work": WORK}
-    found = play(problem, method, faults=faults, on_client_error="leave_out", **options)
+    found = play(problem, method, faults=faults, on_client_error="skip", **options)
     expected = expect(
         problem, name, absent=lambda r, client: faults.of(r, client) is not None, **options, **knobs
     )
-    assert any("left_out" in one.row for one in found)
+    assert any("skipped" in one.row for one in found)
     for mine, reference in zip(found, expected, strict=True):
         np.testing.assert_allclose(mine.models["x"], reference["x"], rtol=1e-10, atol=1e-10)
 
 
 def test_a_row_counts_accepted_clients_and_says_who_was_left_out() -> None:
-    whole, without = train(broken=()), train(on_client_error="leave_out")
+    whole, without = train(broken=()), train(on_client_error="skip")
     for one, other in zip(rows(whole), rows(without), strict=True):
         assert one["cohort"] == other["cohort"]
         assert one["bytes_down"] == other["bytes_down"]
         if 7 in one["cohort"]:
-            assert other["left_out"] == [{"client": 7, "reason": "RuntimeError: sensor 7 is broken"}]
+            assert other["skipped"] == [{"client": 7, "reason": "RuntimeError: sensor 7 is broken"}]
             assert other["bytes_up"] == one["bytes_up"] // 19 * 18
             assert other["gradients"] < one["gradients"]
         else:
-            assert "left_out" not in other
-        assert "left_out" not in one
-    assert any("left_out" in row for row in without.history)
+            assert "skipped" not in other
+        assert "skipped" not in one
+    assert any("skipped" in row for row in without.history)
     table = evaluate_clients(federation(), without.history, lambda data: {"loss": 0.0, "accuracy": 0.0})
     assert table.rows[7]["visits"] == 0
 
@@ -237,7 +238,7 @@ def test_a_row_counts_accepted_clients_and_says_who_was_left_out() -> None:
 def test_too_few_clients_end_the_run_and_say_who_failed(tmp_path: Any) -> None:
     with pytest.raises(fk.TooFewClients) as caught:
         train(
-            on_client_error="leave_out",
+            on_client_error="skip",
             min_clients=1.0,
             run_dir=tmp_path / "run",
             checkpoint_every=99,
@@ -255,14 +256,14 @@ def test_a_run_whose_clients_all_diverge_has_diverged() -> None:
     with pytest.raises(fk.Diverged, match=r"round 0, client \d+: the loss or the model turned NaN"):
         train(
             broken=(),
-            on_client_error="leave_out",
+            on_client_error="skip",
             work=fk.Work(steps=3, batch_size=4, lr=1e30, last_batch="drop"),
         )
 
 
 def test_one_client_that_diverges_is_left_out_with_its_layer() -> None:
-    result = train(value=1e38, on_client_error="leave_out", rounds=2)
-    reasons = [one for row in result.history for one in row.get("left_out", [])]
+    result = train(value=1e38, on_client_error="skip", rounds=2)
+    reasons = [one for row in result.history for one in row.get("skipped", [])]
     assert {one["client"] for one in reasons} == {7}
     assert reasons[0]["reason"].startswith("its loss or model turned NaN or infinite, first in inner.")
 
@@ -271,7 +272,7 @@ def test_a_norm_beyond_the_bound_is_refused() -> None:
     with pytest.raises(
         fk.TooFewClients, match=r"the norm of what it sent is .*, and max_upload_norm = 1e-09"
     ):
-        train(broken=(), on_client_error="leave_out", max_upload_norm=1e-9)
+        train(broken=(), on_client_error="skip", max_upload_norm=1e-9)
     with pytest.raises(fk.ClientFailed, match=r"round 0, client \d+: the norm of what it sent is"):
         train(broken=(), max_upload_norm=1e-9)
 
@@ -283,7 +284,7 @@ def test_a_client_beyond_its_deadline_has_failed(engine: str) -> None:
     ):
         train(engine=engine, broken=(), client_seconds=1e-9)
     with pytest.raises(fk.TooFewClients, match=r"0 of 19 clients answered.*took longer than client_seconds"):
-        train(engine=engine, broken=(), client_seconds=1e-9, on_client_error="leave_out")
+        train(engine=engine, broken=(), client_seconds=1e-9, on_client_error="skip")
 
 
 def test_clients_side_by_side_have_no_deadline() -> None:
@@ -295,8 +296,8 @@ def test_clients_side_by_side_have_no_deadline() -> None:
             rounds=1,
             cohort=2,
             work=WORK,
-            engine="stacked-uncompiled",
-            client_seconds=5.0,
+            execution=fk.Execution("stacked-uncompiled"),
+            failures=fk.Failures(client_seconds=5.0),
         )
 
 
@@ -312,20 +313,20 @@ def test_faults_are_a_matter_of_seed_round_and_client_alone() -> None:
 
 def test_faults_change_no_other_randomness() -> None:
     plain = train(broken=())
-    none = train(broken=(), faults=fk.Faults(), on_client_error="leave_out")
+    none = train(broken=(), faults=fk.Faults(), on_client_error="skip")
     assert rows(plain) == rows(none)
 
 
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"faults": fk.Faults(drop=0.1)}, "clients fail on purpose: .*on_client_error='leave_out'"),
+        ({"faults": fk.Faults(drop=0.1)}, "clients fail on purpose: .*on_client_error='skip'"),
         ({"min_clients": 3}, "on_client_error='stop' asks for all clients"),
-        ({"min_clients": 20, "on_client_error": "leave_out"}, "a round has 19 clients, so give 1 to 19"),
-        ({"min_clients": 0, "on_client_error": "leave_out"}, "so give 1 to 19"),
-        ({"min_clients": 1.5, "on_client_error": "leave_out"}, "a fraction lies above 0 and at most at 1"),
+        ({"min_clients": 20, "on_client_error": "skip"}, "a round has 19 clients, so give 1 to 19"),
+        ({"min_clients": 0, "on_client_error": "skip"}, "so give 1 to 19"),
+        ({"min_clients": 1.5, "on_client_error": "skip"}, "a fraction lies above 0 and at most at 1"),
         ({"client_seconds": 0.0}, "client_seconds = 0.0: input should be greater than 0"),
-        ({"on_client_error": "leave"}, "on_client_error = 'leave': input should be 'stop' or 'leave_out'"),
+        ({"on_client_error": "leave"}, "on_client_error = 'leave': input should be 'stop' or 'skip'"),
     ],
 )
 def test_a_policy_that_does_not_fit_is_refused(options: dict[str, Any], told: str) -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import flat
 import numpy as np
 import pytest
 import torch
@@ -28,7 +29,7 @@ SMALL = ["rounds=2", "cohort=2", "data.clients=5", "work.epochs=1", "engine=seri
 
 def train(federation: fk.Federation = TESTED, method: Any = None, **options: Any) -> fk.Result:
     given = {"rounds": 3, "cohort": 2, "work": fk.Work(epochs=1, batch_size=3, lr=0.1), "engine": "serial"}
-    return fk.train(PROBLEM.task, federation, method or fk.SCAFFOLD(), **given | options)
+    return flat.train(PROBLEM.task, federation, method or fk.SCAFFOLD(), **given | options)
 
 
 def weights(model: nn.Module) -> torch.Tensor:
@@ -97,7 +98,7 @@ def test_datasets_and_words_are_taken_as_test_sets() -> None:
 
 
 def test_a_run_on_disk_keeps_the_table(tmp_path: Path) -> None:
-    result = train(run_dir=tmp_path, keep_memories=True)
+    result = train(run_dir=tmp_path, keep_client_states=True)
     loaded = fk.load(tmp_path, PROBLEM.task)
     assert list(loaded.per_client().rows) == list(result.per_client().rows)
     with pytest.raises(fk.StorageError, match="belongs to another experiment: its federation is"):

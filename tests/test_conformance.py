@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import flat
 import pytest
 import torch
 from problems import play, quadratic, tiny_net
@@ -86,7 +87,15 @@ def test_adamw_is_taken_or_refused_as_the_table_says(make: Any) -> None:
     with pytest.raises(
         fk.ConfigError, match=r"optimizer = AdamW: .* asks for .* which AdamW's steps do not have"
     ):
-        fk.train(problem.task, problem.federation, make(), rounds=1, cohort=2, work=work, engine="serial")
+        fk.train(
+            problem.task,
+            problem.federation,
+            make(),
+            rounds=1,
+            cohort=2,
+            work=work,
+            execution=fk.Execution("serial"),
+        )
 
 
 @ALL
@@ -100,7 +109,15 @@ def test_local_momentum_is_taken_or_refused_as_the_table_says(make: Any) -> None
         assert abs(plain - faster).max() > 1e-6
         return
     with pytest.raises(fk.ConfigError, match=r"momentum = 0.8: .* of its own, whose buffer it keeps"):
-        fk.train(problem.task, problem.federation, make(), rounds=1, cohort=2, work=moved, engine="serial")
+        fk.train(
+            problem.task,
+            problem.federation,
+            make(),
+            rounds=1,
+            cohort=2,
+            work=moved,
+            execution=fk.Execution("serial"),
+        )
 
 
 @ALL
@@ -160,17 +177,19 @@ def test_survives_a_checkpoint(make: Any, wrap: Any, tmp_path: Path) -> None:
     if make is not fk.FedInit:
         algorithm = wrap(algorithm)
     problem = tiny_net(SIZES)
-    given: dict[str, Any] = {"cohort": 3, "work": WORK, "checkpoint_every": 1, "keep_memories": True}
+    given: dict[str, Any] = {"cohort": 3, "work": WORK, "checkpoint_every": 1, "keep_client_states": True}
     whole = fk.train(problem.task, problem.federation, algorithm, rounds=5, cohort=3, work=WORK)
-    fk.train(problem.task, problem.federation, algorithm, rounds=2, run_dir=tmp_path, **given)
-    resumed = fk.train(
+    flat.train(problem.task, problem.federation, algorithm, rounds=2, run_dir=tmp_path, **given)
+    resumed = flat.train(
         problem.task, problem.federation, algorithm, rounds=5, run_dir=tmp_path, resume=True, **given
     )
     for (name, ours), (_, theirs) in zip(leaves(resumed.server), leaves(whole.server), strict=True):
         assert torch.equal(ours, theirs), name
-    assert set(resumed.memories) == set(whole.memories)
-    for client, memory in resumed.memories.items():
-        for (name, ours), (_, theirs) in zip(leaves(memory), leaves(whole.memories[client]), strict=True):
+    assert set(resumed.client_states) == set(whole.client_states)
+    for client, memory in resumed.client_states.items():
+        for (name, ours), (_, theirs) in zip(
+            leaves(memory), leaves(whole.client_states[client]), strict=True
+        ):
             assert torch.equal(ours, theirs), (client, name)
     timeless = [
         [{k: v for k, v in row.items() if k != "seconds"} for row in r.history] for r in (resumed, whole)
@@ -196,8 +215,12 @@ def convex(classifier: bool) -> tuple[fk.Task, fk.Federation, float, float]:
         problem = tiny_net([20] * 4)._replace(task=fk.Task(torch.nn.Linear(3, 4).double()))
     pooled = fk.Federation.from_arrays(problem.clients)
     options: dict[str, Any] = {"cohort": 4, "evaluate_on": "clients"}
-    still = fk.train(problem.task, pooled, fk.FedAvg(), rounds=1, work=fk.Work(steps=1, lr=1e-12), **options)
-    best = fk.train(problem.task, pooled, fk.SCAFFOLD(), rounds=150, work=fk.Work(steps=3, lr=0.2), **options)
+    still = flat.train(
+        problem.task, pooled, fk.FedAvg(), rounds=1, work=fk.Work(steps=1, lr=1e-12), **options
+    )
+    best = flat.train(
+        problem.task, pooled, fk.SCAFFOLD(), rounds=150, work=fk.Work(steps=3, lr=0.2), **options
+    )
     return problem.task, pooled, still.history[-1]["loss"], best.history[-1]["loss"]
 
 
@@ -210,5 +233,5 @@ def test_converges_on_a_convex_problem(make: Any) -> None:
     work = fk.Work(steps=3, lr=0.4 if classifier else 0.1)
     algorithm = GENTLE.get(make.__name__) or make()
     options: dict[str, Any] = {"rounds": 40, "cohort": 4, "eval_every": 40, "evaluate_on": "clients"}
-    result = fk.train(task, pooled, algorithm, work=work, **options)
+    result = flat.train(task, pooled, algorithm, work=work, **options)
     assert result.history[-1]["loss"] - floor < 0.1 * (first - floor)

@@ -184,7 +184,9 @@ def test_the_probe_of_the_page_is_one_where_all_clients_agree(python_page: dict[
     work = fk.Work(epochs=1, lr=0.1)
     options: dict[str, Any] = {"rounds": 2, "cohort": 4, "work": work, "probes": [python_page["Agreement"]()]}
     for engine in ("serial", "stacked-uncompiled"):
-        history = fk.train(python_page["task"], alike, fk.FedAvg(), engine=engine, **options).history
+        history = fk.train(
+            python_page["task"], alike, fk.FedAvg(), execution=fk.Execution(engine), **options
+        ).history
         assert [row["agreement"] for row in history] == pytest.approx([1, 1], abs=1e-3)
 
 

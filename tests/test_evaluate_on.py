@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import flat
 import pytest
 import torch
 from older_run import make_older
@@ -25,7 +26,7 @@ SMALL = ["rounds=2", "data.clients=5", "cohort=2", "work.epochs=1", "engine=seri
 
 def train(federation: fk.Federation = BARE, method: Any = None, **options: Any) -> fk.Result:
     given = {"rounds": 2, "cohort": 2, "work": fk.Work(steps=2, batch_size=3), "engine": "serial"} | options
-    return fk.train(PROBLEM.task, federation, method or fk.FedAvg(), **given)
+    return flat.train(PROBLEM.task, federation, method or fk.FedAvg(), **given)
 
 
 def weights(result: fk.Result) -> torch.Tensor:
@@ -105,12 +106,12 @@ def test_a_run_without_evaluation_prints_and_is_loaded(
 )
 def test_what_needs_an_evaluation_is_refused_before_the_first_round(callback: Any, tmp_path: Path) -> None:
     with pytest.raises(fk.ConfigError, match=r"this run evaluates nothing: .*evaluate_on='clients'"):
-        train(callback=callback, run_dir=tmp_path / "run")
+        train(callbacks=callback, run_dir=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_the_training_loss_needs_no_evaluation() -> None:
-    result = train(rounds=4, callback=fk.EarlyStop(1, "train_loss", min_delta=9.0))
+    result = train(rounds=4, callbacks=fk.EarlyStop(1, "train_loss", min_delta=9.0))
     assert len(result.history) == 2
     assert result.best.column == "train_loss"
 
@@ -118,7 +119,7 @@ def test_the_training_loss_needs_no_evaluation() -> None:
 def test_a_test_set_that_is_not_there_cannot_be_asked_for() -> None:
     with pytest.raises(fk.ConfigError, match="evaluate_on = 'test': the federation has no test set"):
         train(evaluate_on="test")
-    with pytest.raises(fk.ConfigError, match="evaluate_on = 'all'"):
+    with pytest.raises(fk.ConfigError, match="Evaluation: on = 'all'"):
         train(evaluate_on="all")
 
 

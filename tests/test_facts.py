@@ -24,7 +24,7 @@ class Noting(fk.Algorithm):
         samples: fk.Vector
         weight: fk.Vector
 
-    def enlist(self, x0: fk.Vector) -> Client:
+    def init_client(self, x0: fk.Vector) -> Client:
         return self.Client(x0[:1], x0[:1])
 
     def plan(self, down: fk.Algorithm.Server, client: Client, facts: fk.Facts) -> fk.Plan:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import flat
 import pytest
 import torch
 from torch import Tensor, nn
@@ -26,7 +27,7 @@ def task() -> fk.Task:
 def train(path: Path | None, algorithm: Any = None, **options: Any) -> fk.Result:
     options = {"rounds": 4, "cohort": 3, "work": WORK, "engine": "serial", "checkpoint_every": 1, **options}
     federation = fk.Federation.from_arrays(CLIENTS, test=CLIENTS[0])
-    return fk.train(task(), federation, algorithm or fk.SCAFFOLD(), run_dir=path, **options)
+    return flat.train(task(), federation, algorithm or fk.SCAFFOLD(), run_dir=path, **options)
 
 
 def files(path: Path) -> list[str]:
@@ -39,14 +40,14 @@ def weights(model: nn.Module) -> Tensor:
 
 def test_one_checkpoint_without_memories_is_left(tmp_path: Path) -> None:
     result = train(tmp_path)
-    assert len(result.memories) > 3  # the result itself has them
+    assert len(result.client_states) > 3  # the result itself has them
     assert [name for name in files(tmp_path) if name.startswith("checkpoints")] == [
         "checkpoints/round-00000004/checkpoint.json",
         "checkpoints/round-00000004/server.safetensors",
     ]
     loaded = Checkpoints(tmp_path).read(report=pytest.fail)
     assert loaded is not None
-    assert loaded.left_out == len(result.memories)
+    assert loaded.not_kept == len(result.client_states)
 
 
 def test_what_a_finished_run_is_for_works_without_them(tmp_path: Path) -> None:
@@ -61,7 +62,7 @@ def test_what_a_finished_run_is_for_works_without_them(tmp_path: Path) -> None:
         assert other.evaluate(CLIENTS[1]) == result.evaluate(CLIENTS[1])
     for (_, ours), (_, theirs) in zip(leaves(again.server), leaves(result.server), strict=True):
         assert torch.equal(ours, theirs)
-    assert len(again.memories) == 0
+    assert len(again.client_states) == 0
 
 
 def test_to_go_on_without_them_is_refused_with_what_to_do(tmp_path: Path) -> None:
@@ -70,9 +71,9 @@ def test_to_go_on_without_them_is_refused_with_what_to_do(tmp_path: Path) -> Non
     with pytest.raises(fk.ConfigError) as problem:
         train(tmp_path, rounds=6, resume=True)
     assert str(problem.value) == (
-        f"rounds = 6: the run in {tmp_path} ended after round 4, and its clients' memories were not kept: "
+        f"rounds = 6: the run in {tmp_path} ended after round 4, and its client states were not kept: "
         "train all 6 rounds in another directory; a run that is to go on later keeps them with "
-        "keep_memories=True (--keep-memories)"
+        "keep_client_states=True (--keep-client-states)"
     )
     assert files(tmp_path) == before
     assert fk.load(tmp_path).manifest["rounds"] == 4
@@ -81,7 +82,7 @@ def test_to_go_on_without_them_is_refused_with_what_to_do(tmp_path: Path) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "options"),
-    [(fk.FedAvg(), {}), (fk.FedAdam(), {}), (fk.SCAFFOLD(), {"keep_memories": True})],
+    [(fk.FedAvg(), {}), (fk.FedAdam(), {}), (fk.SCAFFOLD(), {"keep_client_states": True})],
     ids=["FedAvg", "FedAdam", "SCAFFOLD, kept"],
 )
 def test_a_run_goes_on_where_nothing_is_missing(algorithm: Any, options: Any, tmp_path: Path) -> None:
@@ -92,17 +93,17 @@ def test_a_run_goes_on_where_nothing_is_missing(algorithm: Any, options: Any, tm
 
 
 def test_a_run_that_a_callback_ended_early_can_go_on(tmp_path: Path) -> None:
-    train(tmp_path, callback=lambda row: row["round"] == 1)
-    assert len(list((tmp_path / "checkpoints").glob("*/memories.safetensors"))) > 0
+    train(tmp_path, callbacks=lambda row: row["round"] == 1)
+    assert len(list((tmp_path / "checkpoints").glob("*/client_states.safetensors"))) > 0
     assert len(list((tmp_path / "checkpoints").glob("*/server.safetensors"))) == 2
     went_on = train(tmp_path, resume=True)
     assert torch.equal(weights(went_on.model), weights(train(None).model))
-    assert not any(name.endswith("memories.safetensors") for name in files(tmp_path))
+    assert not any(name.endswith("client_states.safetensors") for name in files(tmp_path))
 
 
 def test_what_a_run_kept_by_an_older_version_left_goes_with_the_next_end(tmp_path: Path) -> None:
     """It has two checkpoints with memories: it goes on with them, and then leaves one without."""
-    train(tmp_path, keep_memories=True)
-    assert any(name.endswith("memories.safetensors") for name in files(tmp_path))
+    train(tmp_path, keep_client_states=True)
+    assert any(name.endswith("client_states.safetensors") for name in files(tmp_path))
     train(tmp_path, rounds=5, resume=True)
-    assert not any(name.endswith("memories.safetensors") for name in files(tmp_path))
+    assert not any(name.endswith("client_states.safetensors") for name in files(tmp_path))

@@ -33,7 +33,15 @@ def frames_to_the_gradient(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(Oracle, "gradient", record)
     problem, work = tiny_net([3, 8, 5]), fk.Work(epochs=1, batch_size=3, lr=0.1)
-    fk.train(problem.task, problem.federation, fk.SCAFFOLD(), rounds=2, cohort=2, work=work, engine="serial")
+    fk.train(
+        problem.task,
+        problem.federation,
+        fk.SCAFFOLD(),
+        rounds=2,
+        cohort=2,
+        work=work,
+        execution=fk.Execution("serial"),
+    )
     [names] = found
     return list(names)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+import flat
 import numpy as np
 import pytest
 import torch
@@ -133,7 +134,7 @@ def distance_to_optimum(algorithm: Any, rounds: int) -> float:
     problem = quadratic([9, 7, 8, 6], seed=3)
     work = fk.Work(steps=5, lr=0.25)
     given = {"rounds": rounds, "cohort": 4, "work": work, "eval_every": rounds, "engine": "serial"}
-    result = fk.train(problem.task, problem.federation, algorithm, **given)
+    result = flat.train(problem.task, problem.federation, algorithm, **given)
     return float(np.abs(result.server.x.numpy() - problem.reference.optimum(problem.clients)).max())
 
 

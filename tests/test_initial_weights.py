@@ -266,7 +266,7 @@ def test_a_run_with_a_checkpoint_goes_on_without_the_file(
     experiment = small(f"model.init={tmp_path / 'before' if kind == 'file' else PRETRAIN}")
     whole = experiment.train()
     with pytest.raises(Interrupted):
-        experiment.train(tmp_path / "run", callback=interrupt_after(1))
+        experiment.train(tmp_path / "run", callbacks=interrupt_after(1))
     shutil.rmtree(tmp_path / "before")
     shutil.rmtree(own_cache, ignore_errors=True)
     resumed = experiment.train(tmp_path / "run", resume=True)
@@ -281,7 +281,7 @@ def test_a_run_without_a_checkpoint_refuses_a_file_that_has_changed(finished: Pa
     shutil.copy(finished / "model.safetensors", file)
     experiment = small(f"model.init={file}")
     with pytest.raises(Interrupted):
-        experiment.train(tmp_path / "run", callback=interrupt_after(1))
+        experiment.train(tmp_path / "run", callbacks=interrupt_after(1))
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     save_file(weights(fk.models.mlp()), file)
     with pytest.raises(fk.StorageError, match=r"begun with other initial weights.*restore what model.init"):

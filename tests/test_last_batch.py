@@ -23,8 +23,7 @@ def run(model: nn.Module, sizes: list[int], engine: str = "serial", **work: obje
         rounds=2,
         cohort=len(sizes),
         work=fk.Work(**{"epochs": 2, "batch_size": 4, "lr": 0.1, **work}),
-        engine=engine,
-        workers=2,
+        execution=fk.Execution(engine, workers=2),
     ).server.x
 
 

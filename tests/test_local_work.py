@@ -8,6 +8,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import flat
 import numpy as np
 import pytest
 import torch
@@ -201,7 +202,7 @@ def test_a_schedule_of_a_users_own_goes_by_source_and_values_when_a_run_is_resum
     def run(factor: float, **options: Any) -> fk.Result:
         work = fk.Work(steps=2, batch_size=3, schedule=scaled(factor))
         given = {"rounds": 2, "cohort": 2, "run_dir": tmp_path, "engine": "serial"}
-        return fk.train(problem.task, problem.federation, fk.FedAvg(), work=work, **given, **options)
+        return flat.train(problem.task, problem.federation, fk.FedAvg(), work=work, **given, **options)
 
     first = run(0.5)
     assert torch.equal(run(0.5, resume=True).server.x, first.server.x)
@@ -237,7 +238,7 @@ def test_a_schedule_of_a_users_own_class_goes_by_its_source(tmp_path: Path):
     def run(half: bool, **options: Any) -> fk.Result:
         given = {"rounds": 1, "cohort": 2, "run_dir": tmp_path / "run", "engine": "serial", **options}
         work = fk.Work(steps=2, batch_size=3, schedule=schedule(half))
-        return fk.train(problem.task, problem.federation, fk.FedAvg(), work=work, **given)
+        return flat.train(problem.task, problem.federation, fk.FedAvg(), work=work, **given)
 
     run(half=False)
     run(half=False, resume=True)
@@ -260,7 +261,7 @@ def test_a_rollback_scales_the_rate_of_every_step():
     def end(lr: float, **options: Any) -> fk.Result:
         work = fk.Work(steps=3, batch_size=4, lr=lr, schedule=growing)
         given = {"rounds": 1, "cohort": 4, "engine": "serial", **options}
-        return fk.train(problem.task, problem.federation, fk.FedAvg(), work=work, **given)
+        return flat.train(problem.task, problem.federation, fk.FedAvg(), work=work, **given)
 
     rolled = end(1e300, on_divergence="rollback", rollback_factor=1e-301)
     assert len(rolled.history[0]["rolled_back"]) == 1

@@ -43,7 +43,14 @@ def test_an_accumulator_starts_afresh_in_every_evaluation_and_the_users_own_is_l
     task = fk.Task(problem.task.model, metrics={"largest": mine})
     probe = fk.probes.ClientAccuracy(metric="largest", every=1)
     result = fk.train(
-        task, problem.federation, fk.FedAvg(), rounds=2, cohort=2, work=WORK, probes=[probe], engine="serial"
+        task,
+        problem.federation,
+        fk.FedAvg(),
+        rounds=2,
+        cohort=2,
+        work=WORK,
+        probes=[probe],
+        execution=fk.Execution("serial"),
     )
     with torch.no_grad():
         each = [float(result.model(torch.as_tensor(x)).max()) for x, _ in problem.clients]

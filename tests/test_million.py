@@ -59,18 +59,17 @@ def test_a_run_costs_its_participants(million, algorithm, tmp_path):
         rounds=4,
         cohort=50,
         work=fk.Work(epochs=1, batch_size=10),
-        weighting="samples",
-        engine="serial",
+        aggregation=fk.Aggregation(weighting="samples"),
+        execution=fk.Execution("serial", checkpoint_every=1),
         run_dir=tmp_path,
-        checkpoint_every=1,
-        callback=lambda row: rounds.append((time.perf_counter(), row["seconds"])),
+        callbacks=lambda row: rounds.append((time.perf_counter(), row["seconds"])),
     )
     growth, start = memory("VmHWM") - before, rounds[0][0] - rounds[0][1] - started
     print(
-        f"start {start:.2f} s, round {rounds[-1][1]:.3f} s, {growth} MB for {len(result.memories)} memories"
+        f"start {start:.2f} s, round {rounds[-1][1]:.3f} s, {growth} MB, {len(result.client_states)} states"
     )
     assert growth <= 200
-    assert len(result.memories) == len({client for row in result.history for client in row["cohort"]})
+    assert len(result.client_states) == len({client for row in result.history for client in row["cohort"]})
     kept = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
     assert kept < 4 * 50 * 2 * 10 * FEATURES * 4 * 3  # memories of participants, nothing a registered client
 

@@ -42,7 +42,7 @@ class ControlFromWeights(fk.SCAFFOLD):
     def init(self, x: Any) -> Any:
         return self.Server(x, x)
 
-    def enlist(self, x0: Any) -> Any:
+    def init_client(self, x0: Any) -> Any:
         return self.Client(x0)
 
 

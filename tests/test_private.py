@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import dp_accounting as dp
+import flat
 import numpy as np
 import pytest
 import torch
@@ -64,7 +65,7 @@ def test_a_client_sends_its_whole_record_shortened_to_the_clip(method: Any) -> N
     x0 = oracle.point.clone()
 
     def result(algorithm: Any) -> Any:
-        down, memory = algorithm.broadcast(algorithm.init(x0)), algorithm.enlist(x0)
+        down, memory = algorithm.broadcast(algorithm.init(x0)), algorithm.init_client(x0)
         request = RoundRequest(algorithm, 0, WORK.lr, down, oracle.buffers.clone(), [1], [1.0])
         return ClientRunner(settings_, oracle).run(request, 1, ClientMemory(memory))
 
@@ -93,7 +94,7 @@ def test_no_upload_is_longer_than_the_accountant_assumes_in_float32(
     x = torch.zeros(1000)
     walk = Walk(x, scale * torch.randn(1000, generator=generator), torch.ones(1), torch.ones(1))
     method = private(fk.SCAFFOLD(), clip=clip)
-    up, _ = method.finish(walk, method.init(x), method.enlist(x), fk.Facts.of(5, 5.0, x))
+    up, _ = method.finish(walk, method.init(x), method.init_client(x), fk.Facts.of(5, 5.0, x))
     assert whole_norm(up) <= clip * (1 + 1e-6)
 
 
@@ -107,7 +108,7 @@ def test_a_round_is_the_noised_mean_of_clipped_moves() -> None:
     )
     moves = [
         ClientRunner(settings_, oracle)
-        .run(request, i, ClientMemory(fk.FedAvg().enlist(x0)))
+        .run(request, i, ClientMemory(fk.FedAvg().init_client(x0)))
         .upload.up.delta.numpy()
         for i in drawn
     ]
@@ -197,7 +198,7 @@ def test_epsilon_of_fixed_cohorts_by_hand(noise: float) -> None:
     rho, q = 4 / noise**2, 0.01
     secret = divergences(Mechanism(noise, 10_000, 100))[ORDERS.index(2)]
     assert secret == pytest.approx(math.log1p(q**2 * min(4 * math.expm1(rho), 2 * math.exp(rho))), rel=1e-4)
-    known = divergences(Mechanism(noise, 10_000, 100, memories=True))[ORDERS.index(2)]
+    known = divergences(Mechanism(noise, 10_000, 100, client_states=True))[ORDERS.index(2)]
     assert known == pytest.approx(math.log(1 - q + q * math.exp(rho)), rel=1e-4)
 
 
@@ -208,19 +209,19 @@ def test_a_secret_draw_more_noise_and_fewer_rounds_cost_no_privacy(
     noise: float, clients: int, cohort: int
 ) -> None:
     given: dict[str, Any] = {"clients": clients, "cohort": cohort, "delta": 1e-5, "rounds": 30}
-    secret, known = (epsilon(noise=noise, memories=memories, **given) for memories in (False, True))
+    secret, known = (epsilon(noise=noise, client_states=memories, **given) for memories in (False, True))
     everybody = epsilon(noise=noise, **{**given, "cohort": clients})
     assert secret <= known <= everybody * (1 + 1e-12)
     assert epsilon(noise=2 * noise, **given) < secret
     assert epsilon(noise=noise, **{**given, "rounds": 60}) > secret
 
 
-def test_epsilon_counts_known_cohorts_where_clients_of_fixed_cohorts_keep_memories() -> None:
+def test_epsilon_counts_known_cohorts_where_clients_of_fixed_cohorts_keep_client_states() -> None:
     """What SCAFFOLD's clients send tells when they took part, so the draw is no secret."""
     for method, memories in [(fk.FedAvg(), False), (fk.SCAFFOLD(), True), (fk.FedInit(0.1), True)]:
         rows = [one.row for one in play(PROBLEM, private(method, noise=4.0), **OPTIONS)]
         given: dict[str, Any] = {"clients": 10, "cohort": 5, "rounds": 3, "delta": DELTA}
-        expected = epsilon(noise=4.0, memories=memories, **given)
+        expected = epsilon(noise=4.0, client_states=memories, **given)
         assert rows[-1]["epsilon"] == pytest.approx(expected, rel=1e-12)
 
 
@@ -235,8 +236,10 @@ def test_where_nobody_is_drawn_clients_remember_nothing_of_the_round() -> None:
         ).redrawn(0)
     )
     for method, kept in [(private(fk.SCAFFOLD()), False), (fk.SCAFFOLD(), True)]:
-        result = fk.train(two.task, two.federation, method, **{**given, "seed": empty, "keep_memories": True})
-        assert bool(result.memories) == kept
+        result = flat.train(
+            two.task, two.federation, method, **{**given, "seed": empty, "keep_client_states": True}
+        )
+        assert bool(result.client_states) == kept
 
 
 def test_where_nobody_is_drawn_the_round_is_noise_alone() -> None:
@@ -268,16 +271,18 @@ def test_the_history_tells_epsilon_after_every_round(sampling: Any) -> None:
 @pytest.mark.slow
 def test_a_private_run_resumes_to_the_bit_with_its_epsilon(tmp_path: Path) -> None:
     task, federation, method = PROBLEM.task, PROBLEM.federation, private(fk.SCAFFOLD())
-    given = {**OPTIONS, "keep_memories": True, "checkpoint_every": 1}
-    whole = fk.train(task, federation, method, **given)
+    given = {**OPTIONS, "keep_client_states": True, "checkpoint_every": 1}
+    whole = flat.train(task, federation, method, **given)
     for rounds in (1, 3):
-        last = fk.train(
+        last = flat.train(
             task, federation, method, **{**given, "rounds": rounds}, run_dir=tmp_path, resume=True
         )
     assert torch.equal(last.server.x, whole.server.x)
     assert [row["epsilon"] for row in last.history] == [row["epsilon"] for row in whole.history]
-    with pytest.raises(fk.StorageError, match="its algorithm is"):
-        fk.train(task, federation, private(fk.SCAFFOLD(), noise=9.0), **given, run_dir=tmp_path, resume=True)
+    with pytest.raises(fk.StorageError, match="its method is"):
+        flat.train(
+            task, federation, private(fk.SCAFFOLD(), noise=9.0), **given, run_dir=tmp_path, resume=True
+        )
 
 
 def norm_net() -> fk.Task:
@@ -335,7 +340,7 @@ def test_what_would_break_the_promise_is_refused(message: str) -> None:
     make, changed = REFUSED[message]
     options = {"task": PROBLEM.task, **OPTIONS, **changed}
     with pytest.raises(fk.ConfigError) as caught:
-        fk.train(options.pop("task"), PROBLEM.federation, make(), **options)
+        flat.train(options.pop("task"), PROBLEM.federation, make(), **options)
     assert message in str(caught.value)
 
 

@@ -9,6 +9,7 @@ import sys
 import types
 from typing import Any
 
+import flat
 import pytest
 from problems import tiny_net
 
@@ -106,7 +107,7 @@ class Terminal(io.StringIO):
 def train(**options: Any) -> fk.Result:
     problem = tiny_net([3, 8, 5, 11])
     given = {"rounds": 4, "cohort": 2, "work": fk.Work(epochs=1, batch_size=3), "engine": "serial"} | options
-    return fk.train(problem.task, problem.federation, fk.FedAvg(), **given)
+    return flat.train(problem.task, problem.federation, fk.FedAvg(), **given)
 
 
 def test_train_shows_nothing_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import flat
 import pytest
 import torch
 from pages import block, document_in
@@ -25,7 +26,7 @@ OPTIONS: dict[str, Any] = {"cohort": 2, "work": fk.Work(epochs=1, batch_size=3, 
 
 def train(method: Any = None, seed: int = 0, **options: Any) -> fk.Result:
     given = {"rounds": 3, **OPTIONS, **options}
-    return fk.train(PROBLEM.task, PROBLEM.federation, method or fk.FedAvg(), seed=seed, **given)
+    return flat.train(PROBLEM.task, PROBLEM.federation, method or fk.FedAvg(), seed=seed, **given)
 
 
 def weights(model: nn.Module) -> torch.Tensor:
@@ -134,7 +135,7 @@ def scored(metrics: Any, federation: fk.Federation = PROBLEM.federation) -> Any:
     def run(lr: float, seed: int) -> fk.Result:
         work = fk.Work(epochs=2, batch_size=3, lr=lr)
         given = {**OPTIONS, "work": work, "rounds": 3, "seed": seed}
-        return fk.train(task, federation, fk.FedAvg(), **given)
+        return flat.train(task, federation, fk.FedAvg(), **given)
 
     return run
 
@@ -239,7 +240,7 @@ def test_a_result_evaluates_other_data() -> None:
 def test_other_data_goes_through_the_runs_transform() -> None:
     clients = [(torch.full((4, 3), 200, dtype=torch.uint8), torch.arange(4)) for _ in range(2)]
     federation = fk.Federation.from_arrays(clients, transform=lambda x: x.double() / 255)
-    result = fk.train(PROBLEM.task, federation, fk.FedAvg(), rounds=2, evaluate_on="clients", **OPTIONS)
+    result = flat.train(PROBLEM.task, federation, fk.FedAvg(), rounds=2, evaluate_on="clients", **OPTIONS)
     assert result.evaluate(clients[0])["loss"] == pytest.approx(result.history[-1]["loss"])
 
 
@@ -247,7 +248,7 @@ def test_words_are_the_runs_classes_in_other_data_too(tmp_path: Path) -> None:
     x = torch.randn(6, 3, generator=torch.Generator().manual_seed(0)).double()
     words = ["ant", "bee", "cat", "dog", "cat", "dog"]
     federation = fk.Federation.from_arrays([(x, words)] * 2, test=(x[2:], words[2:]))
-    result = fk.train(PROBLEM.task, federation, fk.FedAvg(), rounds=1, run_dir=tmp_path, **OPTIONS)
+    result = flat.train(PROBLEM.task, federation, fk.FedAvg(), rounds=1, run_dir=tmp_path, **OPTIONS)
     for one in (result, fk.load(tmp_path, PROBLEM.task)):
         assert one.evaluate((x[2:], words[2:]))["loss"] == pytest.approx(result.history[-1]["loss"])
     with pytest.raises(fk.DataError, match="no class of the run is 'emu'; known"):
@@ -267,7 +268,7 @@ def test_a_result_says_which_engine_ran_it_and_why(tmp_path: Path) -> None:
 
 
 def test_a_run_is_read_back_with_its_models(tmp_path: Path) -> None:
-    result = train(run_dir=tmp_path, rounds=6, callback=fk.KeepBest("norm", "min"))
+    result = train(run_dir=tmp_path, rounds=6, callbacks=fk.KeepBest("norm", "min"))
     loaded = fk.load(tmp_path, PROBLEM.task)
     assert loaded.history == result.history
     assert torch.equal(weights(loaded.model), weights(result.model))
@@ -280,7 +281,7 @@ def test_a_run_is_read_back_with_its_models(tmp_path: Path) -> None:
 
 def test_a_task_that_makes_its_model_reads_a_run_back_too(tmp_path: Path) -> None:
     task = fk.Task(lambda: nn.Linear(3, 4).double())
-    result = fk.train(task, PROBLEM.federation, fk.FedAvg(), rounds=2, seed=5, run_dir=tmp_path, **OPTIONS)
+    result = flat.train(task, PROBLEM.federation, fk.FedAvg(), rounds=2, seed=5, run_dir=tmp_path, **OPTIONS)
     loaded = fk.load(tmp_path, task)
     assert torch.equal(weights(loaded.model), weights(result.model))
     assert loaded.evaluate(PROBLEM.federation) == result.evaluate(PROBLEM.federation)
@@ -313,7 +314,7 @@ def test_a_run_that_was_stopped_has_its_history(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(fk.Stopped):
-        train(run_dir=tmp_path, callback=stop)
+        train(run_dir=tmp_path, callbacks=stop)
     loaded = fk.load(tmp_path, PROBLEM.task)
     assert len(loaded.history) == 2
     with pytest.raises(fk.ConfigError, match="not finished: go on with it"):
@@ -321,7 +322,7 @@ def test_a_run_that_was_stopped_has_its_history(tmp_path: Path) -> None:
     train(run_dir=tmp_path, resume=True)
     assert fk.load(tmp_path, PROBLEM.task).model is not None
     with pytest.raises(fk.Stopped):
-        train(run_dir=tmp_path, resume=True, rounds=9, callback=lambda row: stop({"round": 1}))
+        train(run_dir=tmp_path, resume=True, rounds=9, callbacks=lambda row: stop({"round": 1}))
     with pytest.raises(fk.ConfigError, match="not finished"):  # the model on disk is of an earlier round
         fk.load(tmp_path, PROBLEM.task).model  # noqa: B018
 
@@ -330,7 +331,7 @@ def test_a_result_is_not_evaluated_where_there_is_no_device() -> None:
     torch.manual_seed(0)
     data = torch.randn(6, 3), torch.arange(6) % 2
     options: dict[str, Any] = {"rounds": 1, "cohort": 1, "work": fk.Work(steps=1), "engine": "serial"}
-    result = fk.train(
+    result = flat.train(
         fk.Task(torch.nn.Linear(3, 2)), fk.Federation.from_arrays([data]), fk.FedAvg(), **options
     )
     with pytest.raises(fk.ConfigError, match=r"device = 'cuda:77': PyTorch cannot compute there"):

@@ -34,7 +34,9 @@ def learns(
         test=(x[:200], y[:200]),
         transform=federation.transform,
     )
-    result = fk.train(fk.Task(model), few, fk.FedAvg(), rounds=2, cohort=2, work=work, engine="serial")
+    result = fk.train(
+        fk.Task(model), few, fk.FedAvg(), rounds=2, cohort=2, work=work, execution=fk.Execution("serial")
+    )
     assert math.isfinite(result.history[-1]["loss"])
     return result.history[0]["train_loss"] - result.history[1]["train_loss"]
 

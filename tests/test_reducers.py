@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import flat
 import numpy as np
 import pytest
 import torch
@@ -226,15 +227,21 @@ def test_the_servers_step_takes_the_reduced_record_where_the_method_has_the_mean
         drawn, x0 = population.draw(0), oracle.point.clone()
         sizes = [len(RAGGED.clients[i][1]) if weighting == "samples" else 1 for i in drawn]
         share = sum(sizes) / (65 if weighting == "samples" else 10)
-        down, memory = method.broadcast(method.init(x0)), ClientMemory(method.enlist(x0))
+        down, memory = method.broadcast(method.init(x0)), ClientMemory(method.init_client(x0))
         buffers = oracle.buffers.clone()
         request = RoundRequest(method, 0, work.lr, down, buffers, drawn, population.weigh(drawn))
         results = [ClientRunner(settings_, oracle).run(request, i, memory) for i in drawn]
         long = [[part.numpy() for _, part in leaves(one.upload.up)] for one in results]
         whole = IN_A_RUN[rule](np.array([np.concatenate(parts) for parts in long]), sizes)
         delta, rest = whole[: len(x0)], whole[len(x0) :]
-        found = fk.train(
-            RAGGED.task, RAGGED.federation, method, **given, reducer=rule, keep_memories=True, engine="serial"
+        found = flat.train(
+            RAGGED.task,
+            RAGGED.federation,
+            method,
+            **given,
+            reducer=rule,
+            keep_client_states=True,
+            engine="serial",
         )
         close = 1e-5 if isinstance(rule, fk.GeometricMedian) else 1e-10
         if isinstance(method, fk.SCAFFOLD):
@@ -244,7 +251,7 @@ def test_the_servers_step_takes_the_reduced_record_where_the_method_has_the_mean
             np.testing.assert_allclose(found.server.h, -0.2 * share * delta, atol=close)
             np.testing.assert_allclose(found.server.x, x0.numpy() + (1 + share) * delta, atol=close)
         for client, one in zip(drawn, results, strict=True):
-            assert torch.equal(next(iter(found.memories[client])), next(iter(one.memory.method)))
+            assert torch.equal(next(iter(found.client_states[client])), next(iter(one.memory.method)))
 
 
 BAD = {

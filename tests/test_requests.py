@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import flat
 import pytest
 from problems import tiny_net
 
@@ -25,7 +26,7 @@ WORK = fk.Work(epochs=1, batch_size=3, lr=0.1)
 def train(path: Path, **options: Any) -> fk.Result:
     problem = tiny_net([3, 8, 5, 11, 4, 7])
     given: dict[str, Any] = {"rounds": 6, "cohort": 3, "work": WORK, "engine": "serial", "run_dir": path}
-    return fk.train(
+    return flat.train(
         problem.task, problem.federation, fk.SCAFFOLD(), **given | {"checkpoint_every": 100} | options
     )
 
@@ -44,7 +45,7 @@ def left(path: Path) -> set[str]:
 
 def test_a_stop_ends_the_run_as_ctrl_c_does(tmp_path: Path) -> None:
     with pytest.raises(fk.Stopped, match="stopped after 3 of 6 rounds; the last good checkpoint is") as stop:
-        train(tmp_path, callback=when(2, lambda: ask(tmp_path, "stop")))
+        train(tmp_path, callbacks=when(2, lambda: ask(tmp_path, "stop")))
     assert len(stop.value.result.history) == 3
     assert not left(tmp_path)
     told = json.loads((tmp_path / INTERRUPTION_FILE).read_text())
@@ -62,7 +63,7 @@ def test_a_checkpoint_is_written_when_it_is_asked_for(tmp_path: Path) -> None:
             ask(tmp_path, "checkpoint")
         seen.append((row["round"], len(checkpoints(tmp_path)) if (tmp_path / "checkpoints").exists() else 0))
 
-    train(tmp_path, callback=look)
+    train(tmp_path, callbacks=look)
     assert seen[:3] == [(0, 0), (1, 0), (2, 1)]
     assert not left(tmp_path)
 
@@ -79,7 +80,7 @@ def test_a_paused_run_waits_with_a_checkpoint_until_it_may_continue(tmp_path: Pa
 
     other = threading.Thread(target=outside)
     other.start()
-    result = train(tmp_path, callback=when(3, lambda: ask(tmp_path, "pause")))
+    result = train(tmp_path, callbacks=when(3, lambda: ask(tmp_path, "pause")))
     other.join()
     assert waited["rows"] == 4
     assert waited["files"]
@@ -101,17 +102,17 @@ def test_a_paused_run_can_be_stopped(tmp_path: Path, how: str) -> None:
     other = threading.Thread(target=outside)
     other.start()
     with pytest.raises(fk.Stopped, match="stopped after 4 of 6 rounds"):
-        train(tmp_path, callback=when(3, lambda: ask(tmp_path, "pause")))
+        train(tmp_path, callbacks=when(3, lambda: ask(tmp_path, "pause")))
     other.join()
     assert not left(tmp_path)
 
 
 def test_requests_left_over_and_words_that_mean_nothing_are_removed(tmp_path: Path) -> None:
-    train(tmp_path, rounds=2, keep_memories=True)
+    train(tmp_path, rounds=2, keep_client_states=True)
     ask(tmp_path, "stop")
     (tmp_path / requests.PAUSED_FILE).touch()
     nonsense = when(2, lambda: (tmp_path / requests.REQUEST_FILE).write_bytes(b"\xff nonsense" * 1000))
-    assert len(train(tmp_path, rounds=4, resume=True, callback=nonsense).history) == 4
+    assert len(train(tmp_path, rounds=4, resume=True, callbacks=nonsense).history) == 4
     assert not left(tmp_path)
 
 
@@ -131,7 +132,7 @@ def test_a_run_that_diverges_or_fails_says_so_in_its_directory(tmp_path: Path) -
         raise ValueError("on purpose")
 
     with pytest.raises(ValueError, match="on purpose"):
-        train(tmp_path / "b", callback=when(1, fail))
+        train(tmp_path / "b", callbacks=when(1, fail))
     told = json.loads((tmp_path / "b" / INTERRUPTION_FILE).read_text())
     assert (told["kind"], told["message"]) == ("failed", "ValueError: on purpose")
 
@@ -144,7 +145,7 @@ def test_the_lock_says_who_holds_it_and_a_second_process_does_not_wipe_that(tmp_
             train(tmp_path, resume=True)
         held.append((is_held(tmp_path), (tmp_path / LOCK_FILE).read_text()))
 
-    train(tmp_path, callback=when(1, second))
+    train(tmp_path, callbacks=when(1, second))
     assert held == [(True, f"{platform.node()} {os.getpid()}")]
     assert not is_held(tmp_path)
     (tmp_path / LOCK_FILE).write_text(f"{platform.node()} 99999999999999999999")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import flat
 import pytest
 import torch
 from torch import nn
@@ -30,7 +31,7 @@ def net() -> nn.Module:
 def train(lr: float = 0.1, method: Any = None, wild: int | None = None, **options: Any) -> fk.Result:
     given = {"rounds": 6, "cohort": 3, "work": fk.Work(epochs=2, batch_size=4, lr=lr), "engine": "serial"}
     task = fk.Task(net)
-    return fk.train(task, federation(wild), fk.FedAvg() if method is None else method, **(given | options))
+    return flat.train(task, federation(wild), fk.FedAvg() if method is None else method, **(given | options))
 
 
 def rows(result: fk.Result) -> list[dict[str, Any]]:
@@ -90,7 +91,7 @@ def test_a_run_that_was_rolled_back_resumes_to_the_bit(tmp_path: Path) -> None:
 
     saved = {"run_dir": tmp_path / "run"}
     with pytest.raises(fk.Stopped):
-        train(**options, **saved, callback=stop)
+        train(**options, **saved, callbacks=stop)
     resumed = train(**options, **saved, resume=True)
     assert rows(resumed) == rows(whole)
     assert any("rolled_back" in row for row in read_rows(tmp_path / "run"))

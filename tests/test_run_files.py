@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import flat
 import pytest
 import torch
 from older_run import make_older
@@ -29,8 +30,15 @@ def task() -> fk.Task:
 def train(path: Path | None = None, *, rounds: int = 6, seed: int = 0, **options: Any) -> fk.Result:
     given = {"cohort": 3, "work": fk.Work(steps=2), "engine": "serial", "checkpoint_every": 2, **options}
     federation = fk.Federation.from_arrays(CLIENTS, test=CLIENTS[0])
-    return fk.train(
-        task(), federation, fk.SCAFFOLD(), rounds=rounds, seed=seed, run_dir=path, keep_memories=True, **given
+    return flat.train(
+        task(),
+        federation,
+        fk.SCAFFOLD(),
+        rounds=rounds,
+        seed=seed,
+        run_dir=path,
+        keep_client_states=True,
+        **given,
     )
 
 

@@ -8,6 +8,7 @@ import sys
 import threading
 from pathlib import Path
 
+import flat
 import numpy as np
 import pytest
 import torch
@@ -31,7 +32,7 @@ class Net(nn.Linear):
 def train(task: fk.Task, directory: Path | None = None, rounds: int = 2, **options: object) -> fk.Result:
     federation = fk.Federation.from_arrays(CLIENTS)
     settings = {"rounds": rounds, "cohort": 2, "work": WORK, "engine": "serial", "run_dir": directory}
-    return fk.train(task, federation, fk.FedAvg(), **{**settings, **options})
+    return flat.train(task, federation, fk.FedAvg(), **{**settings, **options})
 
 
 @pytest.mark.parametrize("make", [Net, lambda: nn.Linear(3, 2), functools.partial(nn.Linear, 3, 2)])
@@ -118,8 +119,8 @@ for factor, rounds in zip(sys.argv[2::2], sys.argv[3::2], strict=True):
     federation = fk.Federation.from_arrays(data, transform=shrink, augment=Jitter(float(factor)))
     result = fk.train(
         fk.Task(lambda: nn.Linear(3, 2), loss=lambda o, t: nn.functional.cross_entropy(o, t)), federation,
-        fk.FedAvg(), rounds=int(rounds), cohort=2, work=fk.Work(epochs=1), engine="serial",
-        reducer=Largest(), run_dir=sys.argv[1], resume=True,
+        fk.FedAvg(), rounds=int(rounds), cohort=2, work=fk.Work(epochs=1), execution=fk.Execution("serial"),
+        aggregation=fk.Aggregation(reducer=Largest()), run_dir=sys.argv[1], resume=True,
     )
     print(len(result.history), flush=True)
 """

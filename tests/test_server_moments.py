@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import flat
 import numpy as np
 import pytest
 import torch
@@ -62,7 +63,7 @@ def test_a_corrected_run_goes_on_to_the_bit(tmp_path: Path) -> None:
     given: dict[str, Any] = {"cohort": 2, "work": WORK, "engine": "serial"}
 
     def end(rounds: int, **further: Any) -> Any:
-        return fk.train(problem.task, problem.federation, method, rounds=rounds, **given, **further).server
+        return flat.train(problem.task, problem.federation, method, rounds=rounds, **given, **further).server
 
     end(2, run_dir=tmp_path, checkpoint_every=1)
     resumed, whole = end(4, run_dir=tmp_path, checkpoint_every=1, resume=True), end(4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import flat
 import pytest
 import torch
 from problems import tiny_net
@@ -34,7 +35,7 @@ SAME = [
 
 def run(method: str, **options: Any) -> fk.Result:
     chosen = {"rounds": ROUNDS, "engine": "serial", **options}
-    return fk.train(
+    return flat.train(
         PROBLEM.task, PROBLEM.federation, parse_method(method), cohort=3, work=WORK, seed=0, **chosen
     )
 
@@ -66,13 +67,13 @@ def test_such_a_run_goes_on_after_an_interruption(staged: str, tmp_path: Path) -
             raise Interrupted
 
     with pytest.raises(Interrupted):
-        run(staged, run_dir=tmp_path / "run", callback=interrupt, checkpoint_every=1)
+        run(staged, run_dir=tmp_path / "run", callbacks=interrupt, checkpoint_every=1)
     assert_same(run(staged, run_dir=tmp_path / "run", resume=True), run(staged))
 
 
 def test_a_run_whose_last_stage_had_no_round_may_be_made_longer(tmp_path: Path) -> None:
     staged = "stages((FedAvg, 0), (FedDyn(0.1), 2), FedAvg)"
-    first = run(staged, rounds=2, run_dir=tmp_path / "run", keep_memories=True)
+    first = run(staged, rounds=2, run_dir=tmp_path / "run", keep_client_states=True)
     assert_same(first, run("FedDyn(0.1)", rounds=2))
     assert_same(run(staged, rounds=4, run_dir=tmp_path / "run", resume=True), run(staged, rounds=4))
 

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
+import flat
 import pytest
 import torch
 from hypothesis import given, settings
@@ -98,8 +99,8 @@ def test_memories_of_several_shapes_live_side_by_side(tmp_path):
     store.commit({3: Inner(torch.ones(2, dtype=torch.bfloat16)), 4: Inner(torch.empty(0))})
     assert same(store[2], memory(2.0, size=3, seen=False))
     assert same(store[3], Inner(torch.ones(2, dtype=torch.bfloat16)))
-    segments.write(tmp_path / "memories.safetensors", store, store)
-    found = dict(segments.read(tmp_path / "memories.safetensors"))
+    segments.write(tmp_path / "client_states.safetensors", store, store)
+    found = dict(segments.read(tmp_path / "client_states.safetensors"))
     assert {client: dict(leaves(store[client])).keys() for client in store} == {
         i: m.keys() for i, m in found.items()
     }
@@ -148,7 +149,7 @@ def test_a_checkpoint_costs_what_changed_and_all_segments_less_than_twice_the_me
         store.commit({client: memory(round) for client in cohort})
         checkpoints.write(round, {"round": round}, {"x0": torch.zeros(1)}, store)
         folder = tmp_path / "checkpoints" / f"round-{round:08d}"
-        written.append(len(segments.clients_of(folder / "memories.safetensors")))
+        written.append(len(segments.clients_of(folder / "client_states.safetensors")))
         assert (folder / "checkpoint.json").stat().st_size < 2_000
         assert sum(len(segment.clients) for segment in checkpoints._segments) <= 2 * len(store)
     assert sum(written) < 200 * 7 * 8  # a change is written again a few times, as segments merge
@@ -187,14 +188,14 @@ def test_a_damaged_segment_sends_the_reader_to_the_checkpoint_before_and_is_repl
     checkpoints.write(1, {"round": 1}, {"x0": torch.zeros(1)}, store)
     store.commit({0: memory(5.0)})
     checkpoints.write(2, {"round": 2}, {"x0": torch.zeros(1)}, store)
-    damaged = tmp_path / "checkpoints" / "round-00000002" / "memories.safetensors"
+    damaged = tmp_path / "checkpoints" / "round-00000002" / "client_states.safetensors"
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"\xff")
     told: list[str] = []
     again = Checkpoints(tmp_path)
     loaded = again.read(report=told.append)
     assert loaded is not None
     assert loaded.values == {"round": 1}
-    assert "memories.safetensors does not match its hash" in told[0]
+    assert "client_states.safetensors does not match its hash" in told[0]
     restored = Store({client: rebuild(memory(0.0), named) for client, named in loaded.memories})
     restored.commit({0: memory(5.0)})
     again.write(2, {"round": 2}, {"x0": torch.zeros(1)}, restored)
@@ -212,15 +213,15 @@ def test_training_with_spilled_memories_equals_training_in_ram(algorithm, tmp_pa
         task = fk.Task(torch.nn.Linear(3, 2))
         options = {"rounds": 6, "cohort": 0.75, "work": fk.Work(epochs=1, batch_size=3), "engine": "serial"}
         federation = fk.Federation.from_arrays(clients)
-        result = fk.train(
+        result = flat.train(
             task, federation, algorithm, run_dir=tmp_path / budget, checkpoint_every=2, **options
         )
         ends.append((result, (tmp_path / budget / "model.safetensors").read_bytes()))
     (ram, model), (spilled, other) = ends
-    assert spilled.memories.store.in_file == len(spilled.memories) > 0
-    assert ram.memories.store.in_file == 0
+    assert spilled.client_states.store.in_file == len(spilled.client_states) > 0
+    assert ram.client_states.store.in_file == 0
     assert model == other
-    assert all(same(ram.memories[client], spilled.memories[client]) for client in ram.memories)
+    assert all(same(ram.client_states[client], spilled.client_states[client]) for client in ram.client_states)
 
 
 @pytest.mark.parametrize(

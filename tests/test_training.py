@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import flat
 import numpy as np
 import pytest
 import torch
@@ -27,7 +28,7 @@ def timeless(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def train(algorithm: Any = None, **options: Any) -> fk.Result:
     problem = tiny_net(SIZES)
     given = {"rounds": 4, "cohort": 3, "work": WORK} | options
-    return fk.train(problem.task, problem.federation, algorithm or fk.SCAFFOLD(), **given)
+    return flat.train(problem.task, problem.federation, algorithm or fk.SCAFFOLD(), **given)
 
 
 def test_a_row_tells_what_the_round_was() -> None:
@@ -63,7 +64,7 @@ def test_models_are_evaluated_on_all_clients_data_where_that_is_asked_for() -> N
     problem = tiny_net(SIZES)
     federation = fk.Federation.from_arrays(problem.clients)
     options: dict[str, Any] = {"rounds": 1, "cohort": 2, "work": WORK, "evaluate_on": "clients"}
-    result = fk.train(problem.task, federation, fk.FedAvg(), **options)
+    result = flat.train(problem.task, federation, fk.FedAvg(), **options)
     x, y = (torch.as_tensor(np.concatenate(parts)) for parts in zip(*problem.clients, strict=True))
     with torch.no_grad():
         loss = float(nn.functional.cross_entropy(result.model(x), y))
@@ -75,7 +76,7 @@ def test_the_result_depends_on_the_seed_alone(tmp_path: Path) -> None:
     plain = train()
     random.seed(1), np.random.seed(2), torch.manual_seed(3)
     seen: list[Any] = []
-    varied = train(eval_every=3, run_dir=tmp_path / "run", callback=seen.append, checkpoint_every=1)
+    varied = train(eval_every=3, run_dir=tmp_path / "run", callbacks=seen.append, checkpoint_every=1)
     assert torch.equal(plain.server.x, varied.server.x)
     assert torch.equal(plain.server.c, varied.server.c)
     assert [row["cohort"] for row in seen] == [row["cohort"] for row in plain.history]
@@ -248,7 +249,7 @@ def test_stages_switch_by_rule_and_the_rows_say_when() -> None:
 
 
 def test_a_run_can_be_made_longer(tmp_path: Path) -> None:
-    train(rounds=2, run_dir=tmp_path, keep_memories=True)
+    train(rounds=2, run_dir=tmp_path, keep_client_states=True)
     longer = train(rounds=5, run_dir=tmp_path, resume=True)
     whole = train(rounds=5)
     assert torch.equal(longer.server.x, whole.server.x)
@@ -292,7 +293,7 @@ def test_float_precisions_may_differ_between_clients() -> None:
 
 
 def test_what_watching_took_is_kept_beside_the_timings(tmp_path: Path) -> None:
-    train(rounds=2, run_dir=tmp_path, keep_memories=True)
+    train(rounds=2, run_dir=tmp_path, keep_client_states=True)
     train(rounds=4, run_dir=tmp_path, resume=True)
     for place, timing in enumerate(read_timings(tmp_path)):
         assert timing["round"] == place

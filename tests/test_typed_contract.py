@@ -22,7 +22,7 @@ from fedkeel.tensors.streams import Stream
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "own_method.py"
-SEVEN = ("init", "enlist", "broadcast", "plan", "finish", "aggregate", "models")
+SEVEN = ("init", "init_client", "broadcast", "plan", "finish", "aggregate", "models")
 ARGUMENTS = {"server", "down", "client", "walk", "mean", "cohort", "context", "facts"}
 METHODS = [
     *(make() for make in fk.METHODS),
@@ -63,7 +63,7 @@ def test_only_a_wrapper_takes_a_record_of_unknown_type(cls: type) -> None:
 @pytest.mark.parametrize("method", METHODS, ids=repr)
 def test_a_method_gets_and_gives_the_records_that_it_names(method: Algorithm) -> None:
     x = torch.arange(1.0, 4.0)
-    server, client = called(method, "init", x), called(method, "enlist", x)
+    server, client = called(method, "init", x), called(method, "init_client", x)
     down = called(method, "broadcast", server)
     plan = called(method, "plan", down, client, fk.Facts.of(3, 2.0, x))
     walk = fk.Walk(plan.start, x + 1, torch.ones(1), torch.ones(1), buffer=x, dual=x, full_gradient=x)

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import flat
 import pytest
 import torch
 from hypothesis import given
@@ -27,7 +28,7 @@ ENGINES = ["serial", *slow("stacked-uncompiled", "processes")]
 
 def train(federation: fk.Federation = HELD, task: fk.Task = PROBLEM.task, **options: Any) -> fk.Result:
     given = {"rounds": 3, "cohort": 3, "work": fk.Work(epochs=1, batch_size=3, lr=0.1), "engine": "serial"}
-    return fk.train(task, federation, fk.SCAFFOLD(), **given | options)
+    return flat.train(task, federation, fk.SCAFFOLD(), **given | options)
 
 
 def weights(model: nn.Module) -> Tensor:
@@ -109,7 +110,15 @@ def test_nobody_trains_on_what_is_held_out() -> None:
     seen: set[float] = set()
     held = numbered([9, 4, 12]).with_validation(0.4)
     work = fk.Work(epochs=2, batch_size=3)
-    fk.train(fk.Task(Notes(seen)), held, fk.FedAvg(), rounds=3, cohort=3, work=work, engine="serial")
+    fk.train(
+        fk.Task(Notes(seen)),
+        held,
+        fk.FedAvg(),
+        rounds=3,
+        cohort=3,
+        work=work,
+        execution=fk.Execution("serial"),
+    )
     assert seen == set(held.index.tolist())
     assert not seen & set(held.validation.rows.tolist())
 
@@ -169,7 +178,7 @@ def test_validation_needs_no_test_set_and_follows_eval_every() -> None:
 
 def test_further_models_are_validated_too() -> None:
     given = {"rounds": 1, "cohort": 3, "work": fk.Work(steps=1), "engine": "serial"}
-    result = fk.train(PROBLEM.task, HELD, fk.FedDyn(), **given)
+    result = flat.train(PROBLEM.task, HELD, fk.FedDyn(), **given)
     assert {"validation_loss", "validation_loss/gamma", "validation_accuracy/gamma"} <= set(result.history[0])
 
 
@@ -196,7 +205,7 @@ def test_the_best_round_and_an_early_stop_go_by_validation(
     column: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opposed(monkeypatch)
-    result = train(rounds=5, callback=fk.EarlyStop(2, column))
+    result = train(rounds=5, callbacks=fk.EarlyStop(2, column))
     assert len(result.history) == 3
     assert (result.best.round, result.best.selected_on) == (0, "validation")
     assert result.best.column == f"validation_{(column or 'accuracy').removeprefix('validation_')}"
@@ -212,13 +221,13 @@ def test_without_validation_it_is_said_that_the_test_set_chose(monkeypatch: pyte
         result
     )
     with pytest.warns(UserWarning, match=r"selected on the test set.*with_validation\(0.1\)") as caught:
-        train(PROBLEM.federation, callback=[fk.EarlyStop(2), fk.KeepBest("loss")])
+        train(PROBLEM.federation, callbacks=[fk.EarlyStop(2), fk.KeepBest("loss")])
     assert len(caught) == 1
 
 
 def test_columns_of_training_and_all_clients_data_need_no_warning() -> None:
-    assert train(PROBLEM.federation, callback=fk.KeepBest("train_loss")).best.selected_on is None
-    result = train(PROBLEM.federation, callback=fk.KeepBest("loss"), evaluate_on="clients")
+    assert train(PROBLEM.federation, callbacks=fk.KeepBest("train_loss")).best.selected_on is None
+    result = train(PROBLEM.federation, callbacks=fk.KeepBest("loss"), evaluate_on="clients")
     assert result.best.selected_on == "clients"
 
 
@@ -288,7 +297,7 @@ def test_a_file_and_the_line_hold_out_validation_data(tmp_path: Path) -> None:
 
 def test_a_run_with_validation_resumes(tmp_path: Path) -> None:
     whole = train(rounds=4, run_dir=tmp_path / "whole")
-    train(rounds=2, run_dir=tmp_path / "parts", keep_memories=True)
+    train(rounds=2, run_dir=tmp_path / "parts", keep_client_states=True)
     parts = train(rounds=4, run_dir=tmp_path / "parts", resume=True)
     assert torch.equal(weights(whole.model), weights(parts.model))
     assert parts.best.round == whole.best.round
@@ -307,7 +316,7 @@ def test_a_run_with_validation_resumes(tmp_path: Path) -> None:
         (lambda: Experiment().with_settings(["data.validation=1.5"]), "data.validation = 1.5"),
         (lambda: fk.Task(nn.Linear(1, 1), metrics={"validation_f1": fk.accuracy}), "'validation_f1'"),
         (
-            lambda: train(PROBLEM.federation, callback=fk.EarlyStop(2, "validation_accuracy")),
+            lambda: train(PROBLEM.federation, callbacks=fk.EarlyStop(2, "validation_accuracy")),
             "metric = 'validation_accuracy': there is no validation data: hold some out",
         ),
         (

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import flat
 import numpy as np
 import pytest
 import torch
@@ -36,14 +37,14 @@ def train(**options: Any) -> fk.Result:
     given: dict[str, Any] = {
         "task": fk.Task(net),
         "federation": fed(),
-        "algorithm": fk.FedAvg(),
+        "method": fk.FedAvg(),
         "rounds": 2,
         "cohort": 2,
         "work": W,
         "engine": "serial",
         "progress": False,
     }
-    return fk.train(**{**given, **options})
+    return flat.train(**{**given, **options})
 
 
 def task(**options: Any) -> fk.Result:
@@ -197,7 +198,7 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: train(work=None), "work = None: input should be an instance of Work"),
     (lambda: train(work=5), "work = 5: input should be an instance of Work"),
     (lambda: train(work={"epochs": 1}), "work = {'epochs': 1}: input should be an instance of Work"),
-    (lambda: train(work=fk.Work(epochs=1, batch_size=3, optimizer=fk.AdamW()), algorithm=fk.SCAFFOLD()), "optimizer = AdamW: SCAFFOLD(lr=1.0, option='II') asks for the sum of a walk's rates"),
+    (lambda: train(work=fk.Work(epochs=1, batch_size=3, optimizer=fk.AdamW()), method=fk.SCAFFOLD()), "optimizer = AdamW: SCAFFOLD(lr=1.0, option='II') asks for the sum of a walk's rates"),
     # tasks
     (lambda: fk.Task(None), "Task: model is NoneType: give a torch.nn.Module, or a function or class that makes one"),
     (lambda: fk.Task("mlp"), "Task: model is str: give a torch.nn.Module, or a function or class that makes one"),
@@ -245,20 +246,20 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: train(seed="abc"), "seed = 'abc': input should be a valid integer"),
     (lambda: train(seed=1.5), "seed = 1.5: input should be a valid integer"),
     (lambda: train(weighting="size"), "weighting = 'size': input should be 'uniform' or 'samples'"),
-    (lambda: train(eval_every=0), "eval_every = 0: input should be greater than or equal to 1"),
+    (lambda: train(eval_every=0), "Evaluation: every = 0: input should be greater than or equal to 1"),
     (lambda: train(threads=0), "threads = 0: input should be greater than or equal to 1"),
     (lambda: train(engine=None), "engine = None: input should be a valid string"),
     (lambda: train(device="gpu"), "device = 'gpu': PyTorch cannot compute there (Expected one of cpu, cuda, ipu, xpu,"),
-    (lambda: train(device=None), "device = 'None': PyTorch cannot compute there (Expected one of cpu, cuda, ipu, xpu,"),
+    (lambda: train(device=None), "Execution: device = None: input should be a valid string"),
     (lambda: train(workers=-1, engine="processes"), "workers = -1: input should be greater than or equal to 1"),
     (lambda: train(run_dir=5), "run_dir = 5: give the path of a directory, or None to keep nothing"),
     (lambda: train(run_dir="/proc/x/y"), "/proc/x: No such file or directory: choose another directory"),
     (lambda: train(run_dir=""), "and no run of fedkeel: choose an empty or new directory"),
-    (lambda: train(callback=5), "callback = 5: give a function of a round's row, or an object with on_settings, on_run_begin,"),
-    (lambda: train(callback=[5]), "callback = 5: give a function of a round's row, or an object with on_settings, on_run_begin,"),
-    (lambda: train(callback=fk.EarlyStop(0)), "EarlyStop: patience = 0: give a number of evaluations from 1 on"),
-    (lambda: train(callback=fk.EarlyStop(2, "acc", "max")), "metric = 'acc': the history has no such column; known: accuracy,"),
-    (lambda: train(callback=fk.EarlyStop), "callback = EarlyStop: that is a class: give an object, as in EarlyStop(…)"),
+    (lambda: train(callbacks=5), "callbacks: 5: give a function of a round's row, or an object with on_settings, on_run_begin,"),
+    (lambda: train(callbacks=[5]), "callbacks: 5: give a function of a round's row, or an object with on_settings, on_run_begin,"),
+    (lambda: train(callbacks=fk.EarlyStop(0)), "EarlyStop: patience = 0: give a number of evaluations from 1 on"),
+    (lambda: train(callbacks=fk.EarlyStop(2, "acc", "max")), "metric = 'acc': the history has no such column; known: accuracy,"),
+    (lambda: train(callbacks=fk.EarlyStop), "callbacks: EarlyStop: that is a class: give an object, as in EarlyStop(…)"),
     (lambda: train(probes=5), "probes = 5: give a list, as in [fk.probes.Divergence()]"),
     (lambda: train(probes=["Losses"]), "probes: 'Losses' is not a probe: give one, as in fk.probes.Divergence()"),
     (lambda: train(probes=[fk.probes.Losses]), "probes: <class 'fedkeel.probes.losses.Losses'> is not a probe: give one, as in"),
@@ -266,12 +267,12 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: train(reducer=fk.StackReducer), "reducer = StackReducer: that is a class: give an object, as in fk.Median()"),
     (lambda: train(federation=[(X, Y)]), "federation = a list: input should be an instance of Federation"),
     (lambda: train(federation=D(X, Y)), "federation = a Dataset: input should be an instance of Federation"),
-    (lambda: train(algorithm=fk.FedAvg), "algorithm = <class 'fedkeel.methods.fedavg.FedAvg'> is not a method: give one, as in"),
-    (lambda: train(algorithm=None), "algorithm = None is not a method: give one, as in FedAvg()"),
+    (lambda: train(method=fk.FedAvg), "method = <class 'fedkeel.methods.fedavg.FedAvg'> is not a method: give one, as in"),
+    (lambda: train(method=None), "method = None is not a method: give one, as in FedAvg()"),
     (lambda: train(federation=fed(transform=boom)), "transform fails on a batch of shape (2, 3) and dtype torch.float32 with RuntimeError: boom"),
     (lambda: train(federation=fed(transform=lambda x: None)), "transform gives NoneType of a batch of shape (2, 3)"),
     (lambda: train(federation=fed(transform=lambda x: x[:1])), "it must give as many samples as it gets"),
-    (lambda: train(callback=fk.KeepBest("zzz", "max")), "metric = 'zzz': the history has no such column"),
+    (lambda: train(callbacks=fk.KeepBest("zzz", "max")), "metric = 'zzz': the history has no such column"),
     (lambda: fk.KeepBest("zzz"), "metric = 'zzz': say which is better: mode='max' where more is"),
     (lambda: fk.EarlyStop(2, "loss", "up"), "mode = 'up': give 'max' where more is better"),
     (lambda: fk.probes.Losses(every=0), "Losses: every = 0"),
@@ -322,7 +323,7 @@ UNUSUAL: list[Callable[[], Any]] = [
     lambda: train(work=fk.Work(epochs=1, batch_size=None, lr=0.01)),
     lambda: train(task=fk.Task(net, metrics={})),
     lambda: train(probes=[fk.probes.Losses(), fk.probes.Losses()]),
-    lambda: train(algorithm=fk.stages((fk.FedDyn(), 9), fk.FedAvg())),
+    lambda: train(method=fk.stages((fk.FedDyn(), 9), fk.FedAvg())),
     lambda: fk.stages(fk.FedAvg()),
 ]
 

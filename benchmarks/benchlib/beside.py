@@ -93,10 +93,9 @@ def train(root: Path, minutes: float) -> dict[str, str]:
             rounds=1_000_000,
             cohort=10,
             work=fk.Work(epochs=5, batch_size=20, lr=0.05),
-            engine="serial",
-            threads=1,
+            execution=fk.Execution("serial", threads=1),
             run_dir=root / "run",
-            callback=beside,
+            callbacks=beside,
             progress=False,
         )
     return {

@@ -12,6 +12,7 @@ import fedkeel as fk
 from benchlib.turns import Enough, Turns, job
 from benchlib.workloads import Data, Workload, build_model, load_data
 from fedkeel.running.session import Session, open_session
+from fedkeel.running.train import run
 from fedkeel.settings.options import Execution
 from fedkeel.settings.run_settings import RunSettings
 
@@ -27,7 +28,7 @@ def federation(workload: Workload, data: Data, test: Data | None = None) -> fk.F
 
 
 def arguments(workload: Workload) -> dict[str, Any]:
-    """Return what `train` is told besides the task, the data and the method; no round is evaluated."""
+    """Return the settings of a run besides the task, the data and the method; no round is evaluated."""
     work = fk.Work(epochs=workload.epochs, batch_size=workload.batch, lr=workload.lr)
     return {"rounds": _ENDLESS, "cohort": workload.cohort, "work": work, "eval_every": _ENDLESS}
 
@@ -40,9 +41,9 @@ def session(workload: Workload, data: Data, method: fk.Algorithm | None = None, 
 
 
 def opened(task: fk.Task, data: fk.Federation, method: fk.Algorithm, **options: Any) -> Session:
-    """Open a session with the keywords of `train`."""
+    """Open a session with the fields of `RunSettings` and `Execution`."""
     how = {name: options.pop(name) for name in Execution.model_fields if name in options}
-    settings = RunSettings(task=task, federation=data, algorithm=method, **options)
+    settings = RunSettings(task=task, federation=data, method=method, **options)
     return open_session(settings, Execution(**how))
 
 
@@ -71,14 +72,10 @@ def main() -> None:
     logger.setLevel(logging.INFO)
     task = fk.Task(build_model(workload))
     with suppress(Enough):
-        fk.train(
-            task,
-            data,
-            fk.FedAvg(),
-            **arguments(workload),
-            **given["options"],
-            callback=lambda _: turns.round_done(),
-            progress=False,
+        run(
+            RunSettings(task=task, federation=data, method=fk.FedAvg(), **arguments(workload)),
+            Execution(**given["options"]),
+            callbacks=lambda _: turns.round_done(),
         )
 
 

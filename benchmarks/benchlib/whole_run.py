@@ -13,6 +13,8 @@ import fedkeel as fk
 from benchlib.ours import arguments, federation
 from benchlib.turns import job
 from benchlib.workloads import Workload, build_model, make_data
+from fedkeel.running.train import run
+from fedkeel.settings.run_settings import RunSettings
 
 _TEST = 64  # samples of the test set, so that evaluating takes no time
 _LEAST_ROUNDS = 5
@@ -31,9 +33,10 @@ def main() -> None:
         return len(ends) >= _LEAST_ROUNDS and ends[-1] - ends[1] > given["enough"]
 
     rounds = given["rounds"]
-    options = {**arguments(workload), "rounds": rounds, "eval_every": rounds, "engine": given["engine"]}
+    options = {**arguments(workload), "rounds": rounds, "eval_every": rounds}
     started = time.perf_counter()
-    result = fk.train(task, data, fk.FedAvg(), **options, callback=see, progress=False)
+    settings = RunSettings(task=task, federation=data, method=fk.FedAvg(), **options)
+    result = run(settings, fk.Execution(given["engine"]), callbacks=see)
     total = time.perf_counter() - started
     choice = result.choice
     answer = {"ends": ends, "total": total, "chose": f"{choice.engine} {choice.threads}"}

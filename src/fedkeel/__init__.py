@@ -97,7 +97,9 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in `_
     from fedkeel.running.callbacks import Callback, EarlyStop, KeepBest
     from fedkeel.running.result import Result
     from fedkeel.running.train import train
+    from fedkeel.settings.arguments import Aggregation, Bernoulli, Failures
     from fedkeel.settings.faults import Faults
+    from fedkeel.settings.options import Evaluation, Execution
     from fedkeel.studies.base import StudyResult
     from fedkeel.studies.grid import RunGrid, compare, sweep
     from fedkeel.tensors.vector import Vector, zeros_like
@@ -109,9 +111,11 @@ __all__ = [
     "SCAFFOLD",
     "AdamW",
     "Adaptive",
+    "Aggregation",
     "Algorithm",
     "Attack",
     "Backdoor",
+    "Bernoulli",
     "Callback",
     "ClientFailed",
     "Cohort",
@@ -127,8 +131,11 @@ __all__ = [
     "Diverged",
     "Drop",
     "EarlyStop",
+    "Evaluation",
+    "Execution",
     "Experiment",
     "Facts",
+    "Failures",
     "Faults",
     "FedACG",
     "FedANAG",
@@ -221,12 +228,14 @@ _SUBPACKAGES = {
 _MODULES = (
     "common.errors",
     "settings.faults",
+    "settings.options",
     "core.schedules",
     "core.work",
     "tensors.vector",
     "core.algorithm",
     "reducers",
     "attacks",
+    "settings.arguments",
     "core.task",
     "methods",
     *(path for path in _SUBPACKAGES.values() if path != "directories.study"),

@@ -41,7 +41,7 @@ def write_comparison(path: Path, methods: tuple[str, ...] = ("FedAvg", "SCAFFOLD
         for seed in (0, 1):
             where = path / f"method-{index}" / f"seed-{seed}"
             where.mkdir(parents=True)
-            identity = {"algorithm": method, "seed": seed}
+            identity = {"method": method, "seed": seed}
             end = {"rounds": rounds, "stopped_by": None, "best": None}
             manifest = {"identity": identity, "rounds": rounds, "data": {}, "end": end}
             rows = [
@@ -49,7 +49,7 @@ def write_comparison(path: Path, methods: tuple[str, ...] = ("FedAvg", "SCAFFOLD
                 | {"bytes_down": 1, "bytes_up": 1, "gradients": 1, "lr": 0.1}
                 for r in range(rounds)
             ]
-            rows[-1]["left_out"] = [{"client": 37, "reason": f"sent {method}"}]
+            rows[-1]["skipped"] = [{"client": 37, "reason": f"sent {method}"}]
             (where / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
             (where / "experiment.toml").write_text(f"method = {json.dumps(method)}\n")
             (where / "manifest.json").write_text(json.dumps(manifest))
@@ -170,7 +170,7 @@ def test_groups_can_be_chosen_and_the_end_of_the_server_is_told(
     write_comparison(tmp_path / "runs" / "second", ("FedDyn", "MOON"))
     shown = open_page(f"{background.watch(tmp_path / 'runs')}?group=first")
     shown.page.wait_for_selector("h1:has-text('first')")
-    shown.page.wait_for_selector("text=client 37 in round 30: left out (sent SCAFFOLD)")
+    shown.page.wait_for_selector("text=client 37 in round 30: skipped (sent SCAFFOLD)")
     shown.page.click("button:has-text('comparison second')")
     shown.page.wait_for_selector("h1:has-text('second')")
     shown.page.wait_for_selector(".chips button:has-text('FedDyn')")

@@ -72,7 +72,7 @@ def test_a_comparison_that_was_stopped_goes_on_without_the_file(fedkeel):
     lines = ("compare", *SERIAL, "--method", "fedavg", "--method", "scaffold", "--seeds", "1")
     fedkeel("run", *SERIAL, "--out", "before")
     fedkeel(*lines, "--init", "before", "--out", "whole")
-    fedkeel(*lines, "--init", "before", "--rounds", "2", "--keep-memories", "--out", "cut")
+    fedkeel(*lines, "--init", "before", "--rounds", "2", "--keep-client-states", "--out", "cut")
     Path("before").rename("elsewhere")
     fedkeel("resume", "cut", "--rounds", "3")
     for method in ("fedavg", "scaffold"):

@@ -77,7 +77,7 @@ SEVERAL = {  # what differs between commands, and how
     },
     "--set": {
         "Any setting, as work.lr=0.1; repeatable.",
-        "What happens from now on when clients fail, as on_client_error=leave_out; repeatable.",
+        "What happens from now on when clients fail, as on_client_error=skip; repeatable.",
     },
     "--port": {
         "Port of the SuperLink, nodes take the next; by default free ones.",

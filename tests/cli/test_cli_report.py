@@ -65,7 +65,7 @@ def test_a_run_with_many_clients_keeps_the_labels_of_a_hundred(tmp_path: Path) -
         rounds=1,
         cohort=1,
         work=fk.Work(steps=1),
-        engine="serial",
+        execution=fk.Execution("serial"),
         run_dir=tmp_path,
     )
     kept = result.manifest["label_counts"]

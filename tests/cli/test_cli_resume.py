@@ -120,7 +120,7 @@ def test_a_resumed_sweep_may_have_more_rounds(fedkeel: Callable) -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (("--set", "on_client_error=leave_out"), "runs holds runs of `tune`; --set is for single runs"),
+        (("--set", "on_client_error=skip"), "runs holds runs of `tune`; --set is for single runs"),
         (("--columns", "top"), "`tune` has no such table: leave it out"),
     ],
 )

@@ -79,9 +79,9 @@ def test_resume_goes_on_with_a_finished_run(tiny, fedkeel):
 def test_a_finished_run_goes_on_with_its_clients_memories_where_they_were_kept(tiny, fedkeel):
     tiny("--method", "scaffold", "--out", "without")
     told = fedkeel("resume", "without", "--rounds", "6", code=2).stderr
-    assert "its clients' memories were not kept" in told
-    assert "--keep-memories" in told
-    tiny("--method", "scaffold", "--out", "with", "--keep-memories")
+    assert "its client states were not kept" in told
+    assert "--keep-client-states" in told
+    tiny("--method", "scaffold", "--out", "with", "--keep-client-states")
     found = json.loads(fedkeel("resume", "with", "--rounds", "6", "--json").stdout)
     assert found["rounds"] == 6
 

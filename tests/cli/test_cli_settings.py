@@ -160,5 +160,5 @@ def test_the_table_is_filtered_by_a_part_or_a_key(fedkeel):
     assert keys("seed") == ["seed", "data.seed", "model.seed"]
     assert sorted(key for part in PARTS for key in keys(part)) == sorted(keys_of_an_experiment())
     text = fedkeel("settings", "failures").stdout
-    for word in ("on_client_error", "--on-client-error", "stop or leave_out", "--set KEY=VALUE"):
+    for word in ("on_client_error", "--on-client-error", "stop or skip", "--set KEY=VALUE"):
         assert word in text

@@ -6,6 +6,7 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import flat
 import numpy as np
 import pytest
 import torch
@@ -70,7 +71,7 @@ def history(data: fk.Federation, method: Any = None, **options: Any) -> list[dic
     task = fk.Task(lambda: fk.models.mlp(4, (5,), 3).double())
     work = fk.Work(epochs=2, batch_size=5, lr=0.1)
     options = {"rounds": 3, "cohort": 2, "work": work, "engine": "serial", "progress": False, **options}
-    rows = fk.train(task, data, method or fk.SCAFFOLD(), **options).history
+    rows = flat.train(task, data, method or fk.SCAFFOLD(), **options).history
     return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
 
 

@@ -92,7 +92,7 @@ def test_a_file_gives_the_run_of_the_call() -> None:
         cohort=2,
         seed=4,
         work=fk.Work(steps=2, batch_size=5, lr=0.01),
-        engine="serial",
+        execution=fk.Execution("serial"),
     ).history
     found = asked.train().history
     assert [row["train_loss"] for row in found] == [row["train_loss"] for row in rows]

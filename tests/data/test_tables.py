@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import flat
 import numpy as np
 import pytest
 import torch
@@ -46,7 +47,7 @@ def test_words_become_class_numbers_over_all_clients(kind):
     assert federation.origin["labels"] == ["ant", "cat", "dog", "emu"]
     assert federation.classes == 4
     options = {"rounds": 1, "cohort": 1, "work": fk.Work(steps=1), "engine": "serial"}
-    assert fk.train(fk.Task(nn.Linear(4, 4)), federation, fk.FedAvg(), **options).history[-1]["loss"] > 0
+    assert flat.train(fk.Task(nn.Linear(4, 4)), federation, fk.FedAvg(), **options).history[-1]["loss"] > 0
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import flat
 import numpy as np
 import pytest
 import torch
@@ -88,7 +89,7 @@ def federation(make: Any, sizes: tuple[int, ...] = SIZES["unequal"], **options: 
 def last(task: fk.Task, data: fk.Federation, method: Any = None, **options: Any) -> dict[str, Any]:
     work = fk.Work(epochs=2, batch_size=5, lr=0.1)
     options = {"rounds": 2, "cohort": 3, "work": work, "engine": "serial", "progress": False, **options}
-    return fk.train(task, data, method or fk.FedAvg(), **options).history[-1]
+    return flat.train(task, data, method or fk.FedAvg(), **options).history[-1]
 
 
 def double(model: type[nn.Module]) -> fk.Task:
@@ -124,7 +125,13 @@ def test_several_targets_and_outputs(sizes: str, engine: str) -> None:
     task = fk.Task(lambda: TwoOutputs().double(), two_losses, metrics)
     data = federation(several_targets, SIZES[sizes])
     expected = fk.train(
-        task, data, fk.FedAvg(), rounds=2, cohort=3, work=fk.Work(steps=3, batch_size=5), engine="serial"
+        task,
+        data,
+        fk.FedAvg(),
+        rounds=2,
+        cohort=3,
+        work=fk.Work(steps=3, batch_size=5),
+        execution=fk.Execution("serial"),
     )
     x, y = data.test
     with torch.no_grad():
@@ -132,7 +139,13 @@ def test_several_targets_and_outputs(sizes: str, engine: str) -> None:
     assert expected.history[-1]["loss"] == pytest.approx(float(two_losses(output, y)), rel=1e-9)
     assert expected.history[-1]["off"] == pytest.approx(float(metrics["off"](output, y)), rel=1e-9)
     found = fk.train(
-        task, data, fk.FedAvg(), rounds=2, cohort=3, work=fk.Work(steps=3, batch_size=5), engine=engine
+        task,
+        data,
+        fk.FedAvg(),
+        rounds=2,
+        cohort=3,
+        work=fk.Work(steps=3, batch_size=5),
+        execution=fk.Execution(engine),
     )
     assert found.history[-1]["loss"] == pytest.approx(expected.history[-1]["loss"], rel=1e-10)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import flat
 import torch
 from problems import tiny_net
 
@@ -16,15 +17,15 @@ WORK = fk.Work(epochs=2, batch_size=4, lr=0.1)
 
 def run(task: fk.Task, federation: fk.Federation, method: Any, name: str, **options: Any) -> fk.Result:
     settings = {"rounds": 2, "cohort": 1.0, "work": WORK, "threads": 1, **options}
-    return fk.train(task, federation, method, engine=name, **settings)
+    return flat.train(task, federation, method, engine=name, **settings)
 
 
 def distance(a: fk.Result, b: fk.Result) -> float:
     """Return the largest difference in all that two runs leave behind."""
     pairs = list(zip(leaves(a.server), leaves(b.server), strict=True))
-    assert set(a.memories) == set(b.memories)
-    for client in a.memories:
-        pairs += zip(leaves(a.memories[client]), leaves(b.memories[client]), strict=True)
+    assert set(a.client_states) == set(b.client_states)
+    for client in a.client_states:
+        pairs += zip(leaves(a.client_states[client]), leaves(b.client_states[client]), strict=True)
     for ours, theirs in zip(a.history, b.history, strict=True):
         assert ours.keys() == theirs.keys()
         for name in ("cohort", "gradients", "bytes_up", "bytes_down", "passes"):

@@ -10,6 +10,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import flat
 import pytest
 import torch
 from problems import tiny_net
@@ -51,7 +52,7 @@ def _long_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 def question(model: nn.Module | None = None, **options: Any) -> tuple[RunSettings, Oracle]:
     """Return the settings of a run, a long one by default, and the oracle of its task."""
     task = PROBLEM.task if model is None else fk.Task(model.double())
-    settings: dict[str, Any] = {"algorithm": fk.FedAvg(), "work": WORK, **LONG, **options}
+    settings: dict[str, Any] = {"method": fk.FedAvg(), "work": WORK, **LONG, **options}
     made = RunSettings(task=task, federation=PROBLEM.federation, **settings)
     return made, Oracle(task, torch.device("cpu"))
 
@@ -159,7 +160,7 @@ def test_the_key_depends_on_model_and_shape_but_not_on_the_method() -> None:
     ]
     assert len({key, *others}) == 7
     assert key == fingerprint(*question(rounds=3), ["serial"])
-    assert key == fingerprint(*question(algorithm=fk.SCAFFOLD()), ["serial"])
+    assert key == fingerprint(*question(method=fk.SCAFFOLD()), ["serial"])
 
 
 def test_a_run_that_fails_in_its_first_step_is_left_to_tell_so_itself(tmp_path: Path) -> None:
@@ -258,7 +259,7 @@ def test_a_run_tells_in_its_manifest_what_was_chosen(tmp_path: Path, monkeypatch
     )
     options: dict[str, Any] = {"rounds": 2, "cohort": 2, "work": WORK}
     for name in ("first", "second"):
-        fk.train(PROBLEM.task, PROBLEM.federation, fk.FedAvg(), run_dir=tmp_path / name, **options)
+        flat.train(PROBLEM.task, PROBLEM.federation, fk.FedAvg(), run_dir=tmp_path / name, **options)
     manifests = [json.loads((tmp_path / name / "manifest.json").read_text()) for name in ("first", "second")]
     assert [one["engine"] for one in manifests] == ["serial", "serial"]
     told = manifests[0]["engine_choice"]["microseconds_per_step"]
@@ -270,4 +271,12 @@ def test_a_run_tells_in_its_manifest_what_was_chosen(tmp_path: Path, monkeypatch
 
 def test_an_unknown_engine_is_an_error() -> None:
     with pytest.raises(fk.ConfigError, match="did you mean 'stacked'"):
-        fk.train(PROBLEM.task, PROBLEM.federation, fk.FedAvg(), rounds=1, cohort=2, work=WORK, engine="stack")
+        fk.train(
+            PROBLEM.task,
+            PROBLEM.federation,
+            fk.FedAvg(),
+            rounds=1,
+            cohort=2,
+            work=WORK,
+            execution=fk.Execution("stack"),
+        )

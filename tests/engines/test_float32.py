@@ -103,7 +103,7 @@ def records(algorithm: Algorithm, x: Vector) -> tuple[Record, Record]:
             found[name] = tensor if name.endswith("x") else tensor + 0.01 * drawn
         return rebuild(record, found)
 
-    return algorithm.broadcast(later(algorithm.init(x))), later(algorithm.enlist(x))
+    return algorithm.broadcast(later(algorithm.init(x))), later(algorithm.init_client(x))
 
 
 def logistic_gradient(at: Vector) -> Vector:
@@ -169,7 +169,7 @@ def walked(
     settings = RunSettings(
         task=task(model, torch.float32, loss),
         federation=fk.Federation.from_arrays([samples()]),
-        algorithm=algorithm,
+        method=algorithm,
         work=fk.Work(steps=STEPS, lr=LR, weight_decay=WEIGHT_DECAY),
         rounds=1,
         cohort=1,

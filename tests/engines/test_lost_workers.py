@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import flat
 import pytest
 import torch
 from torch import nn
@@ -22,7 +23,7 @@ def test_lost_workers_are_a_line_of_the_history_beside_the_timings(tmp_path: Pat
     clients = [(torch.randn(4, 3), torch.arange(4) % 2) for _ in range(2)]
     options = {"rounds": 1, "cohort": 2, "work": fk.Work(steps=1), "engine": "processes", "workers": 1}
     federation = fk.Federation.from_arrays(clients)
-    run = fk.train(fk.Task(nn.Linear(3, 2)), federation, fk.FedAvg(), run_dir=tmp_path / "run", **options)
+    run = flat.train(fk.Task(nn.Linear(3, 2)), federation, fk.FedAvg(), run_dir=tmp_path / "run", **options)
     assert run.history[0]["lost_workers"] == LOST
     assert read_rows(tmp_path / "run")[0]["lost_workers"] == LOST
     assert "lost_workers" not in json.loads((tmp_path / "run" / "metrics.jsonl").read_text())

@@ -42,7 +42,8 @@ def main():
     clients = [(torch.randn(6, 3), torch.arange(6) % 2) for _ in range(8)]
     fk.train(
         fk.Task(Net()), fk.Federation.from_arrays(clients), Mine(), rounds=10**7, cohort=4,
-        work=fk.Work(steps=1), engine="processes", workers=2, eval_every=10**7, callback=show,
+        work=fk.Work(steps=1), execution=fk.Execution("processes", workers=2),
+        evaluation=fk.Evaluation(10**7), callbacks=show,
     )
 '''
 EVALUATING = '''
@@ -71,7 +72,7 @@ client, test = ((torch.randn(n, 3), torch.arange(n) % 2) for n in (6, 2500))
 task = fk.Task(nn.Linear(3, 2), metrics={"endless": fk.mean_over_samples(Endless())})
 fk.train(
     task, fk.Federation.from_arrays([client], test), fk.FedAvg(),
-    rounds=1, cohort=1, work=fk.Work(steps=1), engine="processes", workers=2,
+    rounds=1, cohort=1, work=fk.Work(steps=1), execution=fk.Execution("processes", workers=2),
 )
 '''
 STARTING = '''
@@ -97,7 +98,7 @@ def wait():
 client = torch.randn(6, 3), torch.arange(6) % 2
 fk.train(
     fk.Task(nn.Linear(3, 2)), fk.Federation.from_arrays([client], transform=Endless()),
-    fk.FedAvg(), rounds=1, cohort=1, work=fk.Work(steps=1), engine="processes", workers=2,
+    fk.FedAvg(), rounds=1, cohort=1, work=fk.Work(steps=1), execution=fk.Execution("processes", workers=2),
 )
 '''
 AT_ONCE = (

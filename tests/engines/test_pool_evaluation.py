@@ -7,6 +7,7 @@ import signal
 from contextlib import closing
 from pathlib import Path
 
+import flat
 import pytest
 import torch
 from problems import session_of, settings_of
@@ -97,7 +98,7 @@ def rows(name: str, model: nn.Module, federation: fk.Federation, **options: obje
         model, metrics={"accuracy": fk.accuracy, "mine": fk.mean_over_samples(options.pop("metric", margin))}
     )
     settings = {"rounds": 2, "cohort": 3, "work": WORK, "engine": name, "threads": 1, "workers": 2}
-    result = fk.train(task, federation, fk.FedDyn(), **settings, **options)
+    result = flat.train(task, federation, fk.FedDyn(), **settings, **options)
     return [{key: value for key, value in row.items() if key != "seconds"} for row in result.history]
 
 

@@ -41,7 +41,7 @@ def setup(
     down = method.broadcast(method.init(x))
     clients = list(range(cohort))[::-1]
     request = RoundRequest(method, 0, 0.1, down, torch.zeros(0), clients, [1.0] * cohort)
-    return settings, request, [ClientMemory(method.enlist(x))] * cohort
+    return settings, request, [ClientMemory(method.init_client(x))] * cohort
 
 
 def lone(order: int) -> ClientJob:
@@ -136,7 +136,7 @@ def test_a_client_that_lost_two_workers_runs_alone_and_is_named_the_third_time()
 
 
 def test_a_run_that_goes_on_gives_up_a_client_whose_workers_keep_dying():
-    queue = JobQueue([lone(0), lone(1)], leaves_out=True)
+    queue = JobQueue([lone(0), lone(1)], skips_failed=True)
     [suspect], [other] = queue.next(), queue.next()
     assert not queue.lost([suspect], "SIGKILL")
     assert not queue.lost(queue.next(), "SIGKILL")
@@ -148,7 +148,7 @@ def test_a_run_that_goes_on_gives_up_a_client_whose_workers_keep_dying():
 
 
 def test_a_client_that_hangs_is_done_again_as_after_a_death_the_last_time_alone():
-    queue = JobQueue([lone(0), lone(1)], leaves_out=True)
+    queue = JobQueue([lone(0), lone(1)], skips_failed=True)
     [suspect], [other] = queue.next(), queue.next()
     assert not queue.lost([suspect], "it hung for 60 s")
     assert not queue.lost(queue.next(), "SIGKILL")
@@ -158,7 +158,7 @@ def test_a_client_that_hangs_is_done_again_as_after_a_death_the_last_time_alone(
 
 
 def test_an_overdue_client_is_given_up_at_once():
-    queue = JobQueue([lone(0), lone(1)], leaves_out=True)
+    queue = JobQueue([lone(0), lone(1)], skips_failed=True)
     [late] = queue.next()
     [(job, failure)] = queue.lost([late], "took too long", overdue=True)
     assert (job, failure) == (late, ClientFailure(0, "took too long"))

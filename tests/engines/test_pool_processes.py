@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
 
+import flat
 import pytest
 import torch
 from engine_runs import METHODS, WORK, Mortal, assert_equal, clients, jitter, net
@@ -185,7 +186,7 @@ def test_convolutions_equal_serial():
     for engine in ("serial", "processes"):
         federation = fk.Federation.from_arrays(data)
         options = {"rounds": 2, "cohort": 3, "work": WORK, "threads": 1, "workers": 2}
-        ends.append(fk.train(fk.Task(model), federation, fk.FedAvg(), engine=engine, **options).server.x)
+        ends.append(flat.train(fk.Task(model), federation, fk.FedAvg(), engine=engine, **options).server.x)
     assert torch.equal(*ends)
 
 
@@ -257,10 +258,10 @@ def test_a_job_that_takes_far_longer_than_others_is_done_again(tmp_path, quickly
 @pytest.mark.slow
 def test_a_client_that_never_comes_to_an_end_is_overdue(monkeypatch):
     monkeypatch.setattr(jobs, "OVERTIME_SECONDS", 0.5)
-    options = {"on_client_error": "leave_out", "client_seconds": 1.0, "rounds": 1}
+    options = {"on_client_error": "skip", "client_seconds": 1.0, "rounds": 1}
     session = play("processes", fk.FedAvg(), augment=Waiting(), cohort=24, **options)
     told = {"client": 0, "reason": "took longer than client_seconds = 1"}
-    assert session.history[0]["left_out"] == [told]
+    assert session.history[0]["skipped"] == [told]
 
 
 @pytest.mark.slow(7)
@@ -273,11 +274,9 @@ def test_a_client_that_keeps_killing_its_workers_is_named(tmp_path, quickly, num
 
 @pytest.mark.slow
 def test_a_run_may_go_on_without_a_client_that_keeps_killing_its_workers(quickly):
-    session = play(
-        "processes", fk.FedAvg(), augment=Deadly(), rounds=1, cohort=24, on_client_error="leave_out"
-    )
+    session = play("processes", fk.FedAvg(), augment=Deadly(), rounds=1, cohort=24, on_client_error="skip")
     reason = "its worker processes died again and again (SIGKILL)"
-    assert session.history[0]["left_out"] == [{"client": 0, "reason": reason}]
+    assert session.history[0]["skipped"] == [{"client": 0, "reason": reason}]
 
 
 @pytest.mark.slow
@@ -309,7 +308,7 @@ def test_a_users_exception_is_the_cause_and_shows_where_it_was_raised():
     federation = fk.Federation.from_arrays([(torch.ones(4, 6), torch.tensor([0, 0, 1, 2]))])
     options = {"rounds": 1, "cohort": 1, "work": fk.Work(steps=1), "engine": "processes", "workers": 1}
     with pytest.raises(fk.ClientFailed, match="round 0, client 0: LookupError: no class 2 here") as caught:
-        fk.train(fk.Task(net(), loss=Patient()), federation, fk.FedAvg(), **options)
+        flat.train(fk.Task(net(), loss=Patient()), federation, fk.FedAvg(), **options)
     assert isinstance(caught.value.__cause__, LookupError)
     assert "In a worker process" in "".join(caught.value.__cause__.__notes__)
 
@@ -347,7 +346,7 @@ def test_what_a_function_defines_goes_by_value_and_comes_back_as_it_left():
     class Mine(fk.SCAFFOLD):
         """SCAFFOLD with records of its own."""
 
-        def enlist(self, x0: fk.Vector) -> Kept:
+        def init_client(self, x0: fk.Vector) -> Kept:
             return Kept(torch.zeros_like(x0))
 
         def finish(self, walk, down, client, facts):
@@ -360,9 +359,9 @@ def test_what_a_function_defines_goes_by_value_and_comes_back_as_it_left():
     ends = {}
     for engine in ("serial", "processes"):
         options = {"rounds": 2, "cohort": 19, "work": WORK, "threads": 1, "workers": 2, "engine": engine}
-        ends[engine] = fk.train(task, federation, Mine(), **options)
+        ends[engine] = flat.train(task, federation, Mine(), **options)
     assert torch.equal(ends["serial"].server.x, ends["processes"].server.x)
-    assert all(type(memory) is Kept for memory in ends["processes"].memories.values())
+    assert all(type(memory) is Kept for memory in ends["processes"].client_states.values())
     assert Mine.plan is plan
 
 
@@ -412,12 +411,12 @@ def test_no_descriptor_stays_open():
 @pytest.mark.slow
 def test_a_run_begun_serially_goes_on_with_processes_to_the_same_bit(tmp_path):
     federation = fk.Federation.from_arrays(clients(), augment=jitter)
-    options = {"cohort": 19, "work": WORK, "threads": 1, "workers": 2, "keep_memories": True}
+    options = {"cohort": 19, "work": WORK, "threads": 1, "workers": 2, "keep_client_states": True}
 
     def run(rounds: int, name: str, engine: str) -> bytes:
         directory = tmp_path / name
         options.update(rounds=rounds, run_dir=directory, resume=True, engine=engine)
-        fk.train(fk.Task(net()), federation, fk.SCAFFOLD(), **options)
+        flat.train(fk.Task(net()), federation, fk.SCAFFOLD(), **options)
         return (directory / "model.safetensors").read_bytes() + (directory / "metrics.jsonl").read_bytes()
 
     run(1, "changed", "serial")

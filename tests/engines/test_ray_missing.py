@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+import flat
 import pytest
 import torch
 from torch import nn
@@ -15,7 +16,7 @@ CLIENTS = [(torch.randn(4, 3), torch.arange(4) % 2) for _ in range(2)]
 
 def train(**options: object) -> fk.Result:
     settings = {"rounds": 1, "cohort": 1, "work": fk.Work(steps=1), **options}
-    return fk.train(fk.Task(nn.Linear(3, 2)), fk.Federation.from_arrays(CLIENTS), fk.FedAvg(), **settings)
+    return flat.train(fk.Task(nn.Linear(3, 2)), fk.Federation.from_arrays(CLIENTS), fk.FedAvg(), **settings)
 
 
 def test_a_missing_ray_is_answered_with_what_to_install(monkeypatch):

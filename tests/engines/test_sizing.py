@@ -31,7 +31,7 @@ def fits(model: nn.Module, batch: int, shape: tuple[int, ...] = (3, 32, 32)) -> 
     data = fk.Federation.from_arrays([(torch.zeros(4, *shape), torch.zeros(4, dtype=torch.int64))])
     work = fk.Work(steps=1, batch_size=batch)
     settings = RunSettings(
-        task=fk.Task(model), federation=data, algorithm=fk.FedAvg(), work=work, rounds=1, cohort=1
+        task=fk.Task(model), federation=data, method=fk.FedAvg(), work=work, rounds=1, cohort=1
     )
     return fits_channels_last(settings, Oracle(settings.task, torch.device("cpu")))
 

@@ -8,6 +8,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+import flat
 import pytest
 import torch
 from selecting import one_in
@@ -76,7 +77,7 @@ def vector(result: fk.Result) -> Tensor:
 def distance(task: fk.Task, data: fk.Federation, method: fk.Algorithm, *, how: str, **work: Any) -> float:
     """Return how far the stacked result is from the serial one, relative to the model."""
     options: dict[str, Any] = {"rounds": 2, "cohort": 3, "work": fk.Work(**{**WORK, **work}), "threads": 1}
-    alone, together = (fk.train(task, data, method, engine=name, **options) for name in ("serial", how))
+    alone, together = (flat.train(task, data, method, engine=name, **options) for name in ("serial", how))
     assert together.history[-1]["train_loss"] == pytest.approx(alone.history[-1]["train_loss"], rel=1e-10)
     assert [row["gradients"] for row in together.history] == [row["gradients"] for row in alone.history]
     last = together.history[-1], alone.history[-1]
@@ -149,7 +150,14 @@ def test_clipping_a_direction_and_tracing_probes_stay_outside(spans: list[span.S
     probes = [fk.probes.Drift()]
     rows = [
         fk.train(
-            logistic(), pictures(), fk.FedAvg(), rounds=2, cohort=2, work=work, engine=name, probes=probes
+            logistic(),
+            pictures(),
+            fk.FedAvg(),
+            rounds=2,
+            cohort=2,
+            work=work,
+            execution=fk.Execution(name),
+            probes=probes,
         )
         for name in ("serial", "stacked-uncompiled")
     ]
@@ -162,7 +170,7 @@ def test_cohorts_of_varying_size(spans: list[span.SpanWalk]) -> None:
     options: dict[str, Any] = {"rounds": 5, "cohort": 0.5, "sampling": "bernoulli", "work": fk.Work(**WORK)}
     data = pictures([30, 30, 21, 5, 16, 30])
     alone, together = (
-        fk.train(logistic(), data, fk.SCAFFOLD(), engine=name, **options)
+        flat.train(logistic(), data, fk.SCAFFOLD(), engine=name, **options)
         for name in ("serial", "stacked-uncompiled")
     )
     assert torch.allclose(vector(alone), vector(together), rtol=0, atol=1e-12)
@@ -229,7 +237,7 @@ def test_models_that_are_not_linear_are_found_out(model: nn.Module) -> None:
     data = pictures()
     task = fk.Task(model)
     settings = RunSettings(
-        task=task, federation=data, algorithm=fk.FedAvg(), work=fk.Work(**WORK), rounds=1, cohort=2
+        task=task, federation=data, method=fk.FedAvg(), work=fk.Work(**WORK), rounds=1, cohort=2
     )
     assert span.linear_model(settings, Oracle(task, torch.device("cpu"))) is None
 
@@ -260,9 +268,9 @@ def test_a_resumed_run_whose_cache_is_empty_goes_on_to_the_bit(
     options: dict[str, Any] = {"cohort": 3, "work": fk.Work(**WORK), "engine": "stacked-uncompiled"}
     task = fk.Task(copy.deepcopy(logistic().model).float())
     data = pictures([30, 17, 24, 8, 30, 11])
-    whole = fk.train(task, data, fk.SCAFFOLD(), rounds=8, **options)
-    options |= {"run_dir": tmp_path / "run", "keep_memories": True}
-    fk.train(task, data, fk.SCAFFOLD(), rounds=4, **options)
-    resumed = fk.train(task, data, fk.SCAFFOLD(), rounds=8, resume=True, **options)
+    whole = flat.train(task, data, fk.SCAFFOLD(), rounds=8, **options)
+    options |= {"run_dir": tmp_path / "run", "keep_client_states": True}
+    flat.train(task, data, fk.SCAFFOLD(), rounds=4, **options)
+    resumed = flat.train(task, data, fk.SCAFFOLD(), rounds=8, resume=True, **options)
     assert torch.equal(vector(whole), vector(resumed))
     assert spans

@@ -198,7 +198,7 @@ def test_a_client_that_diverges_is_named() -> None:
 
 
 def test_a_run_goes_on_under_another_engine(tmp_path: Path) -> None:
-    options = {"cohort": 2, "run_dir": tmp_path / "run", "keep_memories": True}
+    options = {"cohort": 2, "run_dir": tmp_path / "run", "keep_client_states": True}
     run(RAGGED.task, RAGGED.federation, fk.SCAFFOLD(), "serial", **options)
     options |= {"rounds": 4, "resume": True}
     with pytest.warns(UserWarning, match="its last bits may differ"):
@@ -225,7 +225,7 @@ def test_groups_are_a_function_of_the_cohort_alone() -> None:
     settings = RunSettings(
         task=problem.task,
         federation=problem.federation,
-        algorithm=fk.FedAvg(),
+        method=fk.FedAvg(),
         work=WORK,
         rounds=1,
         cohort=10,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import flat
 import pytest
 import torch
 from problems import tiny_net
@@ -32,7 +33,7 @@ METHODS = [
 def train(method: Any, engine: str, probes: list[Probe], **options: Any) -> fk.Result:
     given: dict[str, Any] = {"rounds": 4, "cohort": 4, "work": fk.Work(epochs=1, batch_size=3, lr=0.1)}
     given |= {"threads": 1, "probes": probes, "engine": engine} | options
-    return fk.train(PROBLEM.task, PROBLEM.federation, method, **given)
+    return flat.train(PROBLEM.task, PROBLEM.federation, method, **given)
 
 
 def probes_for(method: Any) -> list[Probe]:
@@ -89,7 +90,7 @@ def test_gradients_for_probes_leave_statistics_alone(tmp_path: Path) -> None:
     options: dict[str, Any] = {"rounds": 3, "cohort": 2, "work": fk.Work(epochs=1, batch_size=3, lr=0.1)}
     probes = [Switching(reference=str(tmp_path / "model.safetensors")), Drift()]
     serial, stacked = (
-        fk.train(task, federation, fk.FedDyn(), engine=name, threads=1, probes=probes, **options)
+        flat.train(task, federation, fk.FedDyn(), engine=name, threads=1, probes=probes, **options)
         for name in ("serial", "stacked-uncompiled")
     )
     assert_alike(stacked, serial)
@@ -99,8 +100,8 @@ def test_probes_do_not_change_the_run() -> None:
     plain = train(fk.FedDyn(), "stacked-uncompiled", [])
     watched = train(fk.FedDyn(), "stacked-uncompiled", probes_for(fk.FedDyn()))
     assert torch.equal(plain.server.x, watched.server.x)
-    for client, memory in plain.memories.items():
-        assert torch.equal(memory.h_i, watched.memories[client].h_i)
+    for client, memory in plain.client_states.items():
+        assert torch.equal(memory.h_i, watched.client_states[client].h_i)
 
 
 @pytest.mark.slow
@@ -129,7 +130,7 @@ def test_a_resumed_run_reports_the_same_numbers_to_the_bit(method: Any, tmp_path
     probes, options = probes_for(method), {"rounds": 6}
     saved: dict[str, Any] = {"run_dir": tmp_path / "run", "checkpoint_every": 2}
     with pytest.raises(_Stop):
-        train(method, "stacked-uncompiled", probes, callback=stop_after_three, **saved, **options)
+        train(method, "stacked-uncompiled", probes, callbacks=stop_after_three, **saved, **options)
     resumed = train(method, "stacked-uncompiled", probes, resume=True, **saved, **options)
     whole = train(method, "stacked-uncompiled", probes, **options)
     rows = [resumed.history, whole.history, read_rows(tmp_path / "run")]
@@ -137,7 +138,7 @@ def test_a_resumed_run_reports_the_same_numbers_to_the_bit(method: Any, tmp_path
     assert all(first == other for other in others)
     switched = {**saved, "run_dir": tmp_path / "switched"}
     with pytest.raises(_Stop):
-        train(method, "serial", probes, callback=stop_after_three, **switched, **options)
+        train(method, "serial", probes, callbacks=stop_after_three, **switched, **options)
     with pytest.warns(UserWarning, match="begun with engine serial .now stacked-uncompiled"):
         went_on = train(method, "stacked-uncompiled", probes, resume=True, **switched, **options)
     assert_alike(went_on, whole)

@@ -26,7 +26,7 @@ PROBLEM = tiny_net([8, 8, 8, 8])
 def question(model: nn.Module | None = None, **options: Any) -> tuple[RunSettings, Oracle]:
     """Return the settings of a run of four clients per round, and the oracle of its task."""
     task = PROBLEM.task if model is None else fk.Task(model.double())
-    settings: dict[str, Any] = {"algorithm": fk.FedAvg(), "work": fk.Work(epochs=2, batch_size=4), **options}
+    settings: dict[str, Any] = {"method": fk.FedAvg(), "work": fk.Work(epochs=2, batch_size=4), **options}
     made = RunSettings(task=task, federation=PROBLEM.federation, rounds=2, cohort=4, **settings)
     return made, Oracle(task, torch.device("cpu"))
 
@@ -70,7 +70,7 @@ def test_measuring_leaves_the_first_model_alone() -> None:
 def test_the_run_finds_the_steps_that_were_recorded_to_measure_them(
     method: fk.Algorithm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings, oracle = question(nn.Linear(3, 4), algorithm=method)
+    settings, oracle = question(nn.Linear(3, 4), method=method)
     with stopwatch.timer(settings, oracle.device, Choice("stacked-uncompiled", 1), build):
         pass
     monkeypatch.delattr(stacked_engine, "capture")

@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+import flat
+
 import fedkeel as fk
 from fedkeel.flower.deployment import Deployment, Node
 from fedkeel.flower.envelope import Envelope
@@ -19,7 +21,7 @@ SETTINGS = {
     "cohort": 3,
     "seed": 5,
     "threads": 1,
-    "on_client_error": "leave_out",
+    "on_client_error": "skip",
     "work.epochs": 1,
     "work.batch_size": 20,
     "work.lr": 0.1,
@@ -49,7 +51,7 @@ def simulation(method: Any, **options: Any) -> fk.Result:
 
     made = parse_method(method) if isinstance(method, str) else method
     settings = {"rounds": 3, "cohort": 3, "seed": 5, "threads": 1, "engine": "serial", **options}
-    return fk.train(fk.Task(fk.models.mlp), federation(), made, work=WORK, **settings)
+    return flat.train(fk.Task(fk.models.mlp), federation(), made, work=WORK, **settings)
 
 
 class FakeClock:

@@ -106,8 +106,7 @@ def test_a_method_of_ones_own_and_batchnorm_are_deployed_too(tmp_path: Path) -> 
         cohort=3,
         seed=5,
         work=work,
-        threads=1,
-        engine="serial",
+        execution=fk.Execution("serial", threads=1),
     )
     assert_same(deployed, simulated)
 
@@ -120,9 +119,9 @@ def test_a_clients_memory_never_leaves_its_node(tmp_path: Path) -> None:
     assert [message.values["base"] for _, message in trained] == [0] * 4 + [1] * 4 + [2] * 4
     for _, message in trained[4:]:
         assert not [name for name in message.tensors if name.startswith("memory")]
-    assert len(result.memories) == 0
+    assert len(result.client_states) == 0
     checkpoints = [path.name for path in (tmp_path / "run").rglob("*.safetensors")]
-    assert "memories.safetensors" not in checkpoints
+    assert "client_states.safetensors" not in checkpoints
 
 
 def spoilt(client: int, round: int, spoil: Callable[[Envelope], Envelope | LinkError]) -> Change:
@@ -196,16 +195,16 @@ def test_a_bad_reply_is_left_out_and_its_memory_rolled_back(
 ) -> None:
     spoil, reason = BAD[kind]
     result = deploy(tmp_path, "scaffold", spoilt(*bad_client, spoil))
-    (told,) = result.history[1]["left_out"]
+    (told,) = result.history[1]["skipped"]
     assert told["client"] == bad_client[0]
     assert reason in told["reason"]
-    assert_same(result, silent, "left_out")
+    assert_same(result, silent, "skipped")
 
 
 def test_an_upload_that_is_too_large_is_left_out(tmp_path: Path, bad_client: tuple[int, int]) -> None:
     huge = with_tensor("up.delta", lambda t: t * 1e9)
     result = deploy(tmp_path, "scaffold", spoilt(*bad_client, huge), max_upload_norm=1e3)
-    assert "max_upload_norm = 1000" in result.history[1]["left_out"][0]["reason"]
+    assert "max_upload_norm = 1000" in result.history[1]["skipped"][0]["reason"]
 
 
 def test_where_every_client_must_answer_a_bad_one_ends_the_run(tmp_path: Path, bad_client: Any) -> None:
@@ -236,11 +235,10 @@ def test_a_client_that_diverges_is_left_out_with_the_simulations_reason(tmp_path
         cohort=CLIENTS,
         seed=5,
         work=WORK,
-        threads=1,
-        engine="serial",
-        on_client_error="leave_out",
+        execution=fk.Execution("serial", threads=1),
+        failures=fk.Failures("skip"),
     )
-    assert [one["client"] for one in deployed.history[0]["left_out"]] == [1]
+    assert [one["client"] for one in deployed.history[0]["skipped"]] == [1]
     assert_same(deployed, simulated)
 
 
@@ -263,7 +261,7 @@ def test_a_client_that_stays_silent_is_left_out_at_the_rounds_end(tmp_path: Path
 
     result = deploy(tmp_path, "scaffold", change)
     told = "its node did not answer within 600 seconds (deploy.round_seconds)"
-    assert result.history[1]["left_out"] == [{"client": bad_client[0], "reason": told}]
+    assert result.history[1]["skipped"] == [{"client": bad_client[0], "reason": told}]
 
 
 def test_too_few_answers_end_the_run_and_it_goes_on_when_they_are_back(tmp_path: Path) -> None:
@@ -330,7 +328,7 @@ def lose(tmp_path: Path, client: int, damage: bool = False) -> Change:
 def test_a_lost_memory_starts_the_method_afresh(tmp_path: Path, damage: bool, bad_client: Any) -> None:
     client = bad_client[0]
     result = deploy(tmp_path, "scaffold", lose(tmp_path, client, damage))
-    assert result.history[2]["memory_lost"] == [client]
+    assert result.history[2]["state_lost"] == [client]
     assert result.history[2]["restarted"] is True
     afresh = fk.stages((fk.SCAFFOLD(), 2), fk.SCAFFOLD(), memory="fresh")
     assert_same_model(result, simulation(afresh))
@@ -341,7 +339,7 @@ def test_or_only_the_clients_own_part_of_it(tmp_path: Path, bad_client: Any) -> 
     whole = deploy(tmp_path / "whole", "scaffold")
     path = tmp_path / "carried"
     result = deploy(path, "scaffold", lose(path, client), **{"deploy.on_loss": "carry"})
-    assert result.history[2]["memory_lost"] == [client]
+    assert result.history[2]["state_lost"] == [client]
     assert "restarted" not in result.history[2]
     assert rows(result)[:2] == rows(whole)[:2]
     assert result.history[2]["loss"] != whole.history[2]["loss"]

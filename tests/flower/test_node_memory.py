@@ -68,7 +68,7 @@ def row(round: int, cohort: list[int], stage: int = 0, **further: object) -> dic
 
 def test_the_history_says_which_version_counts() -> None:
     one = stages(FedAvg())
-    history = [row(0, [0, 1]), row(1, [1, 2], left_out=[{"client": 1, "reason": "NaN"}]), row(2, [0])]
+    history = [row(0, [0, 1]), row(1, [1, 2], skipped=[{"client": 1, "reason": "NaN"}]), row(2, [0])]
     assert committed_versions(history, one, 0) == {0: (3, False), 1: (1, False), 2: (2, False)}
     assert committed_versions([*history, row(3, [2], restarted=True)], one, 0) == {2: (4, False)}
 
@@ -84,7 +84,7 @@ def test_a_new_stage_makes_the_methods_part_void_unless_it_carries_over() -> Non
 @given(st.lists(st.tuples(st.sets(st.integers(0, 4), min_size=1), st.sets(st.integers(0, 4)))))
 def test_a_version_is_never_one_that_was_refused(rounds: list[tuple[set[int], set[int]]]) -> None:
     history = [
-        row(n, sorted(cohort), left_out=[{"client": client, "reason": "x"} for client in cohort & refused])
+        row(n, sorted(cohort), skipped=[{"client": client, "reason": "x"} for client in cohort & refused])
         for n, (cohort, refused) in enumerate(rounds)
     ]
     for client, (version, fresh) in committed_versions(history, stages(FedAvg()), 0).items():

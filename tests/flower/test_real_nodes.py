@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import flat
 import pytest
 from safetensors.torch import load_file
 
@@ -112,7 +113,7 @@ def simulated(method: Any, **options: int) -> fk.Result:
     clients = [drawn(client, 30 + 7 * client) for client in range(CLIENTS)]
     federation = fk.Federation.from_arrays(clients, test=drawn(100, 60), classes=3)
     settings: dict[str, Any] = {"rounds": 2, "cohort": 2, "seed": 3, "threads": 1, "engine": "serial"}
-    return fk.train(fk.Task(network), federation, method, work=WORK, **settings | options)
+    return flat.train(fk.Task(network), federation, method, work=WORK, **settings | options)
 
 
 def assert_equals_simulation(run_dir: Path, method: Any, **options: int) -> None:
@@ -199,9 +200,9 @@ def test_a_real_deployment_equals_the_simulation_to_the_bit(runs: Runs, schedule
 
 def test_nodes_that_send_nonsense_are_left_out_and_the_run_ends_well(runs: Runs) -> None:
     run_dir = runs.follow("bad")
-    told = [row["left_out"] for row in read_rows(run_dir)]
-    assert [[one["client"] for one in left_out] for left_out in told] == [[0, 1], [0, 1]]
-    nan, shape, extra, count = (one["reason"] for left_out in told for one in left_out)
+    told = [row["skipped"] for row in read_rows(run_dir)]
+    assert [[one["client"] for one in skipped] for skipped in told] == [[0, 1], [0, 1]]
+    nan, shape, extra, count = (one["reason"] for skipped in told for one in skipped)
     assert "NaN or infinite" in nan
     assert "has shape (1,), not" in shape
     assert "it sent gift, which nobody asked for" in extra

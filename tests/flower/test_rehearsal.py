@@ -88,7 +88,7 @@ def test_the_app_that_is_written_is_complete(tmp_path: Path, method: str) -> Non
     files = write_app(folder, method=method, model="mlp", nodes=3, rounds=7)
     config = RunConfig.read(flattened(read_app(folder)))
     assert (config.experiment.method, config.experiment.rounds, config.options.clients) == (method, 7, 3)
-    assert config.experiment.leaves_out
+    assert config.experiment.skips_failed
     table = tomllib.loads((folder / "pyproject.toml").read_text())
     assert table["tool"]["flwr"]["app"]["components"]["clientapp"] == "my_hospitals.app:client"
     code = files[2].read_text()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
+import flat
 import torch
 from torch import Tensor, nn
 
@@ -179,7 +180,7 @@ def train(
     **options: Any,
 ) -> list[dict[str, Any]]:
     """Train serially on one thread and return the history; the model's fingerprint is in its last row."""
-    result = fk.train(
+    result = flat.train(
         task,
         federation(4) if data is None else data,
         method,

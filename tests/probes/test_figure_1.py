@@ -22,8 +22,8 @@ def test_fedavg_has_the_highest_diversity_and_cosine_feddyn_and_scaffold_low() -
             rounds=14,
             cohort=10,
             work=fk.Work(epochs=5, batch_size=20, lr=0.1),
-            engine="serial",
-            eval_every=14,
+            execution=fk.Execution("serial"),
+            evaluation=fk.Evaluation(14),
             probes=[Diversity(), Cosine()],
         )
         late = result.history[7:]

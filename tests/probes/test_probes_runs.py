@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import flat
 import pytest
 import torch
 from problems import tiny_net
@@ -39,7 +40,7 @@ ALL = [
 def train(algorithm: Any = None, **options: Any) -> fk.Result:
     problem = tiny_net(SIZES)
     given: dict[str, Any] = {"rounds": 6, "cohort": 9, "work": WORK, "engine": "serial"} | options
-    return fk.train(problem.task, problem.federation, algorithm or fk.FedDyn(), **given)
+    return flat.train(problem.task, problem.federation, algorithm or fk.FedDyn(), **given)
 
 
 def timeless(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -61,15 +62,15 @@ def stopped(after: int) -> Any:
 def test_probes_do_not_change_the_run() -> None:
     plain, watched = train(), train(probes=ALL)
     assert torch.equal(plain.server.x, watched.server.x)
-    for i, memory in plain.memories.items():
-        assert torch.equal(memory.h_i, watched.memories[i].h_i)
-    assert len(watched.memories) == len(plain.memories)
+    for i, memory in plain.client_states.items():
+        assert torch.equal(memory.h_i, watched.client_states[i].h_i)
+    assert len(watched.client_states) == len(plain.client_states)
 
 
 def test_resume_reports_the_same_numbers_to_the_bit(tmp_path: Path) -> None:
     options = {"probes": ALL, "cohort": 4}
     with pytest.raises(_Stop):
-        train(run_dir=tmp_path / "a", checkpoint_every=2, callback=stopped(3), **options)
+        train(run_dir=tmp_path / "a", checkpoint_every=2, callbacks=stopped(3), **options)
     resumed = train(run_dir=tmp_path / "a", resume=True, **options)
     whole = train(**options)
     assert timeless(resumed.history) == timeless(whole.history) == timeless(read_rows(tmp_path / "a"))
@@ -121,7 +122,7 @@ def test_notes_and_curves_live_on_through_a_change_of_stage(tmp_path: Path) -> N
             probes=probes,
             run_dir=tmp_path / "a",
             checkpoint_every=1,
-            callback=stopped(4),
+            callbacks=stopped(4),
             cohort=2,
         )
     resumed = train(algorithm, probes=probes, run_dir=tmp_path / "a", resume=True, cohort=2)
@@ -158,7 +159,7 @@ def test_probes_in_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("probe", "message"),
     [
-        (Diversity("c_i"), r"no client of FedDyn\(.*\) keeps that memory"),
+        (Diversity("c_i"), r"no client of FedDyn\(.*\) keeps that state"),
         (fk.probes.ClientAccuracy(metric="f1"), "the task has no such metric"),
         (Switching(reference="nowhere.safetensors"), "cannot be read as a model"),
         ("drift", "'drift' is not a probe"),

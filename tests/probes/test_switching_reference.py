@@ -41,8 +41,7 @@ def curve(reference: str, method, *, cohort: int, rounds: int = 6, zeta: float |
         cohort=cohort,
         work=WORK,
         seed=3,
-        engine="serial",
-        threads=1,
+        execution=fk.Execution("serial", threads=1),
         probes=[Switching(reference=reference, zeta=zeta)],
     )
     return result.history
@@ -111,8 +110,7 @@ def test_a_second_stage_has_a_c_0_of_its_own(reference: str) -> None:
         cohort=3,
         work=WORK,
         seed=3,
-        engine="serial",
-        threads=1,
+        execution=fk.Execution("serial", threads=1),
     )
     C_0 = float(np.mean(gaps_at(problem, plain.server.x.double().numpy())))
     C = [C_0, *(row["switching/C"] for row in rows[2:])]

@@ -42,9 +42,11 @@ def told(row):
 
 fk.train(
     fk.Task(lambda: Net(3, 2)), fk.Federation.from_arrays(data), fk.SCAFFOLD(), rounds=5, cohort=9,
-    work=fk.Work(epochs=2, batch_size=4), engine=engine, address=address or None, threads=1,
-    workers=1 if engine == "ray" and not address else None,
-    run_dir=directory, resume=True, checkpoint_every=1, callback=told, keep_memories=True,
+    work=fk.Work(epochs=2, batch_size=4), run_dir=directory, resume=True, callbacks=told,
+    execution=fk.Execution(
+        engine, address=address or None, workers=1 if engine == "ray" and not address else None,
+        threads=1, checkpoint_every=1, keep_client_states=True,
+    ),
 )
 '''
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import NamedTuple
 
+import flat
 import pytest
 import torch
 from engine_runs import METHODS, WORK, assert_equal, clients, jitter, net
@@ -114,7 +115,7 @@ def test_private_updates_equal_serial(nodes):
     problem = tiny_net([5, 12, 9, 3, 7, 3, 8, 4, 11, 6])  # without BatchNorm, which private updates refuse
     given = {"rounds": 2, "cohort": 9, "work": work, "threads": 1}
     ours, theirs = (
-        fk.train(problem.task, problem.federation, method, **given, **where)
+        flat.train(problem.task, problem.federation, method, **given, **where)
         for where in ({"engine": "ray", "address": nodes.address}, {"engine": "serial"})
     )
     assert torch.equal(ours.server.x, theirs.server.x)
@@ -149,7 +150,7 @@ def test_what_a_function_defines_goes_to_the_nodes_and_comes_back(nodes):
 
         Client = Kept
 
-        def enlist(self, x: Tensor) -> Kept:
+        def init_client(self, x: Tensor) -> Kept:
             return Kept(x.new_zeros(1))
 
         def finish(self, walk: fk.Walk, down: object, client: Kept, facts: fk.Facts) -> tuple[object, Kept]:
@@ -165,9 +166,9 @@ def test_what_a_function_defines_goes_to_the_nodes_and_comes_back(nodes):
         torch.manual_seed(0)
         task, federation = fk.Task(Net(6, 3)), fk.Federation.from_arrays(clients())
         options = {"rounds": 2, "cohort": 10, "work": WORK, "threads": 1}
-        ends.append(fk.train(task, federation, Counting(), engine=engine, address=address, **options))
+        ends.append(flat.train(task, federation, Counting(), engine=engine, address=address, **options))
     assert torch.equal(ends[0].server.x, ends[1].server.x)
-    assert all(type(memory) is Kept for memory in ends[1].memories.values())
+    assert all(type(memory) is Kept for memory in ends[1].client_states.values())
 
 
 def test_a_failure_in_a_client_is_the_one_that_serial_meets_first(nodes):
@@ -189,9 +190,9 @@ def test_clients_that_fail_are_left_out_as_serial_leaves_them_out(nodes, monkeyp
             raise LookupError(f"{len(x)} samples")
         return x
 
-    faulty = {"augment": refuse, "on_client_error": "leave_out", "min_clients": 0.5}
+    faulty = {"augment": refuse, "on_client_error": "skip", "min_clients": 0.5}
     serial = play(nodes, "serial", fk.SCAFFOLD(), **faulty)
-    assert serial.history[0]["left_out"]
+    assert serial.history[0]["skipped"]
     assert_equal(play(nodes, "ray", fk.SCAFFOLD(), **faulty), serial)
     monkeypatch.setattr(dispatch, "_LARGE", 0)
     assert_equal(play(nodes, "ray", fk.SCAFFOLD(), **faulty), serial)
@@ -204,6 +205,6 @@ def test_too_few_clients_are_the_same_failure_as_in_serial(nodes):
     told = []
     for engine in ("serial", "ray"):
         with pytest.raises(fk.TooFewClients, match="0 of 19 clients answered") as caught:
-            play(nodes, engine, fk.FedAvg(), augment=refuse, on_client_error="leave_out")
+            play(nodes, engine, fk.FedAvg(), augment=refuse, on_client_error="skip")
         told.append(str(caught.value))
     assert told[0] == told[1]

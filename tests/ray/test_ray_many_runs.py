@@ -97,7 +97,7 @@ def mortal_run(table: dict[str, object], directory: str) -> list[int]:
         if first and row["round"] == 2:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    Experiment.from_table(table).train(directory, resume=True, callback=told)
+    Experiment.from_table(table).train(directory, resume=True, callbacks=told)
     return played
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 
+import flat
 import pytest
 import torch
 from engine_runs import WORK, clients, net
@@ -34,7 +35,7 @@ def train(address: str | None, **options: object) -> fk.Result:
     augment = options.pop("augment", None)
     federation = fk.Federation.from_arrays(clients(), augment=augment)
     settings = {"rounds": 1, "cohort": 4, "work": WORK, "engine": "ray", "address": address, **options}
-    return fk.train(fk.Task(net()), federation, fk.FedAvg(), **settings)
+    return flat.train(fk.Task(net()), federation, fk.FedAvg(), **settings)
 
 
 def connect_elsewhere(address: str, **environment: str) -> str:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+import flat
 import pytest
 import torch
 from engine_runs import ROBUST, WORK, clients, net
@@ -28,17 +29,17 @@ def train(engine: str, address: str | None, method: Any, **options: Any) -> fk.R
     federation = options.pop("federation", PROBLEM.federation)
     task = options.pop("task", PROBLEM.task)
     settings = {"rounds": 2, "cohort": 10, "work": WORK, "threads": 1, **options}
-    return fk.train(task, federation, method, engine=engine, address=address, **settings)
+    return flat.train(task, federation, method, engine=engine, address=address, **settings)
 
 
 def same(nodes: Any, method: Any, **options: Any) -> fk.Result:
     """Train in serial and on the nodes; all that is left is the same to the bit. Return the second."""
     serial = train("serial", None, method, **options)
     found = train("ray", nodes.address, method, **options)
-    assert list(found.memories) == list(serial.memories)
+    assert list(found.client_states) == list(serial.client_states)
     for ours, theirs in (
         (found.server, serial.server),
-        *((found.memories[client], serial.memories[client]) for client in serial.memories),
+        *((found.client_states[client], serial.client_states[client]) for client in serial.client_states),
     ):
         for (name, left), (_, right) in zip(leaves(ours), leaves(theirs), strict=True):
             assert torch.equal(left, right), name
@@ -88,9 +89,9 @@ def test_a_rule_that_ends_a_stage_is_asked_here_and_clients_begin_anew(nodes: An
 @pytest.mark.usefixtures("where")
 def test_simulated_faults_leave_out_the_same_clients(nodes: Any) -> None:
     faults = fk.Faults(drop=0.2, straggle=0.1, crash=0.1, corrupt=0.2, seed=3)
-    leave = {"on_client_error": "leave_out", "min_clients": 2, "max_upload_norm": 100.0}
+    leave = {"on_client_error": "skip", "min_clients": 2, "max_upload_norm": 100.0}
     found = same(nodes, fk.SCAFFOLD(), faults=faults, rounds=3, **leave)
-    reasons = {one["reason"] for row in found.history for one in row.get("left_out", ())}
+    reasons = {one["reason"] for row in found.history for one in row.get("skipped", ())}
     assert len(reasons) >= 3
 
 
@@ -98,7 +99,7 @@ def test_a_client_without_time_is_the_same_failure_as_in_serial(nodes: Any) -> N
     told = []
     for engine, address in (("serial", None), ("ray", nodes.address)):
         with pytest.raises(fk.TooFewClients, match=r"took longer than client_seconds = 1e-09") as caught:
-            train(engine, address, fk.FedAvg(), client_seconds=1e-9, on_client_error="leave_out")
+            train(engine, address, fk.FedAvg(), client_seconds=1e-9, on_client_error="skip")
         told.append(str(caught.value))
     assert told[0] == told[1]
 
@@ -115,14 +116,14 @@ def test_a_client_that_never_ends_is_left_out_in_the_first_round_too(nodes: Any,
     options = {"task": fk.Task(net()), "federation": federation, "cohort": 5, "rounds": 1}
     options |= {"work": fk.Work(epochs=1, batch_size=12), "client_seconds": 0.5}
     with pytest.warns(UserWarning, match="took longer than client_seconds = 0.5"):
-        found = train("ray", nodes.address, fk.FedAvg(), on_client_error="leave_out", **options)
+        found = train("ray", nodes.address, fk.FedAvg(), on_client_error="skip", **options)
     reason = "its worker processes died again and again (took longer than client_seconds = 0.5)"
-    assert found.history[0]["left_out"] == [{"client": 4, "reason": reason}]
+    assert found.history[0]["skipped"] == [{"client": 4, "reason": reason}]
 
 
 def test_validation_data_and_the_best_model_equal_serial(nodes: Any) -> None:
     options = {"federation": PROBLEM.federation.with_validation(0.3, seed=1), "rounds": 4, "cohort": 4}
-    options |= {"callback": fk.KeepBest("validation_loss")}
+    options |= {"callbacks": fk.KeepBest("validation_loss")}
     best, expected = (
         same(nodes, fk.SCAFFOLD(), **options).best,
         train("serial", None, fk.SCAFFOLD(), **options).best,
@@ -151,8 +152,8 @@ def test_clients_that_are_loaded_when_needed_are_loaded_on_the_nodes(nodes: Any,
 
 
 def test_all_memories_are_kept_where_that_is_asked(nodes: Any) -> None:
-    found = same(nodes, fk.SCAFFOLD(), keep_memories=True, cohort=3, rounds=3)
-    assert len(found.memories) > 3
+    found = same(nodes, fk.SCAFFOLD(), keep_client_states=True, cohort=3, rounds=3)
+    assert len(found.client_states) > 3
 
 
 def test_a_model_that_diverges_goes_back_as_in_serial(nodes: Any) -> None:

@@ -86,8 +86,8 @@ def losses(task, federation, steps, rounds, batch_size=None, seed=0):
         cohort=len(federation),
         work=fk.Work(steps=steps.K, lr=steps.eta_l, batch_size=batch_size),
         seed=seed,
-        engine="serial",
-        evaluate_on="clients",
+        execution=fk.Execution("serial"),
+        evaluation=fk.Evaluation(on="clients"),
     )
     with torch.no_grad():
         x, y = federation.everything

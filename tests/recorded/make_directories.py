@@ -22,8 +22,9 @@ from unittest import mock
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from fedkeel.progress import RunProgress
+
 import fedkeel as fk
-from fedkeel.common.progress import RunProgress
 from recorded.lines import HERE, OLD, Session
 
 OUT = HERE / "directories"

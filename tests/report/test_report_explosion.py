@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import flat
 import pytest
 from selecting import one_in
 from typer.testing import CliRunner
@@ -59,7 +60,9 @@ def history(method: fk.Algorithm, lr: float = 0.1) -> list[dict[str, Any]]:
     task = fk.Task(fk.models.build("logistic", shape=(64,), classes=10, seed=0))
     work = fk.Work(epochs=1, batch_size=10, lr=lr)
     options: dict[str, Any] = {"engine": "serial", "threads": 1, "eval_every": 10}
-    return list(fk.train(task, federation, method, rounds=80, cohort=2, work=work, seed=0, **options).history)
+    return list(
+        flat.train(task, federation, method, rounds=80, cohort=2, work=work, seed=0, **options).history
+    )
 
 
 def test_relaxed_initialisation_that_explodes_keeps_its_accuracy_and_is_found() -> None:

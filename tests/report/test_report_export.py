@@ -30,7 +30,7 @@ ROWS = [
         "cohort": [2],
         "accuracy": 1 / 3,
         "loss": 2.5,
-        "left_out": [{"client": 7, "reason": "sent NaN"}, {"client": 9, "reason": "late"}],
+        "skipped": [{"client": 7, "reason": "sent NaN"}, {"client": 9, "reason": "late"}],
     },
 ]
 RUNS = [
@@ -55,8 +55,8 @@ def test_csv_has_every_number_of_every_round() -> None:
     ]
     assert [float(row["accuracy"]) for row in found] == [0.1 + 0.2, 1 / 3, 0.1 + 0.2]
     assert found[0]["cohort"] == "3 1"
-    assert found[0]["loss"] == found[0]["left_out"] == ""
-    assert found[1]["left_out"] == "7 sent NaN; 9 late"
+    assert found[0]["loss"] == found[0]["skipped"] == ""
+    assert found[1]["skipped"] == "7 sent NaN; 9 late"
 
 
 def test_clients_are_exported_with_their_run() -> None:

@@ -247,7 +247,7 @@ def test_provenance_has_commands_seeds_hashes_versions_and_engine() -> None:
 
 def test_clients_have_labels_visits_and_those_left_out() -> None:
     history = rows(0.5, 0.6)
-    history[1]["left_out"] = [{"client": 7, "reason": "sent NaN"}]
+    history[1]["skipped"] = [{"client": 7, "reason": "sent NaN"}]
     manifest = {
         "label_counts": {"classes": ["cat", "dog"], "clients": ["3 0", "1 2"]},
         "data": {"clients": 3, "splitter": "IID()"},
@@ -257,7 +257,7 @@ def test_clients_have_labels_visits_and_those_left_out() -> None:
     assert labels.classes == ("cat", "dog")
     assert labels.counts == ((3, 0), (1, 2))
     assert block(document, "visits").series[0].y == (1, 1, 2)
-    assert block(document, "left-out").rows == (("A", "0", "2", "7", "sent NaN"),)
+    assert block(document, "skipped").rows == (("A", "0", "2", "7", "sent NaN"),)
 
 
 def test_many_clients_are_shown_in_little_space() -> None:

@@ -69,7 +69,7 @@ def prepare(page: Path) -> None:
     named = re.findall(r"(?<!--out )(runs/[\w-]+)", "\n".join(filter(reading.match, commands(page))))
     made = set(re.findall(r"--out (runs/\w+)", "\n".join(commands(page))))
     for directory in {"runs/first", *named} - made:
-        call(["run", *_SMALL, "--keep-memories", "--out", directory])
+        call(["run", *_SMALL, "--keep-client-states", "--out", directory])
     weights = next(Path("runs/first").glob("model.safetensors"))
     Path("weights.safetensors").write_bytes(weights.read_bytes())
 

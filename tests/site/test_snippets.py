@@ -21,7 +21,7 @@ train = fk.train
 def stop(row):
     if row["round"] == 1:
         raise KeyboardInterrupt
-fk.train = lambda *args, **more: train(*args, callback=stop, **more)
+fk.train = lambda *args, **more: train(*args, callbacks=stop, **more)
 """
 
 

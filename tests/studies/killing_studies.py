@@ -36,7 +36,7 @@ def settings() -> RunSettings:
     return RunSettings(
         task=fk.Task(model),
         federation=fk.Federation.from_arrays(clients).hold_out(2),
-        algorithm=fk.SCAFFOLD(),
+        method=fk.SCAFFOLD(),
         rounds=ROUNDS,
         cohort=3,
         work=fk.Work(epochs=1, batch_size=3),

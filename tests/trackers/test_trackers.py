@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import flat
 import pytest
 from problems import tiny_net
 
@@ -37,7 +38,7 @@ def train(tracker: Any, path: Path | None = None, **options: Any) -> fk.Result:
         "checkpoint_every": 2,
     }
     given |= {"run_dir": path, "resume": path is not None, "callbacks": tracker} | options
-    return fk.train(problem.task, problem.federation, fk.SCAFFOLD(), **given)
+    return flat.train(problem.task, problem.federation, fk.SCAFFOLD(), **given)
 
 
 def points(listed: list[tuple[int, float]]) -> Points:
@@ -231,8 +232,8 @@ def test_a_killed_run_that_plays_rounds_again_logs_none_twice(reader: Any, tmp_p
 
 def test_a_tracker_that_comes_late_is_given_the_rounds_before(reader: Any, tmp_path: Path) -> None:
     path = tmp_path / "runs" / "a"
-    train(None, path, rounds=3, keep_memories=True)
-    train(reader.tracker(), path, rounds=5, keep_memories=True)
+    train(None, path, rounds=3, keep_client_states=True)
+    train(reader.tracker(), path, rounds=5, keep_client_states=True)
     assert list(reader.curve("train_loss")) == list(range(5))
 
 
@@ -252,7 +253,7 @@ def test_the_command_line_and_files_track_too(reader: Any, tmp_path: Path) -> No
 
     tiny = ["--clients", "4", "--cohort", "2", "--steps", "1", "--batch-size", "8", "--rounds", "3"]
     where = {"tensorboard": "=logs"}.get(reader.package, "")
-    line = ["run", *tiny, "--track", f"{reader.package}{where}", "--keep-memories", "--out", "runs/x"]
+    line = ["run", *tiny, "--track", f"{reader.package}{where}", "--keep-client-states", "--out", "runs/x"]
     for words in (line, ["resume", "runs/x", "--rounds", "5"]):
         told = CliRunner().invoke(app, words)
         assert told.exit_code == 0, told.output
@@ -295,7 +296,7 @@ def test_nothing_phones_home(reader: Any, tmp_path: Path) -> None:
         "clients = [(torch.randn(6, 3), torch.arange(6) % 2) for _ in range(4)]\n"
         "federation = fk.Federation.from_arrays(clients)\n"
         "fk.train(fk.Task(nn.Linear(3, 2)), federation, fk.FedAvg(), rounds=3, cohort=2,\n"
-        f"    work=fk.Work(epochs=1), engine='serial', callbacks=[fk.trackers.{made}])\n"
+        f"    work=fk.Work(epochs=1), execution=fk.Execution('serial'), callbacks=[fk.trackers.{made}])\n"
     )
     told = offline(code, tmp_path)
     assert told.returncode == 0, told.stderr
@@ -308,9 +309,9 @@ def test_numbers_of_a_row_are_its_numbers_and_lengths() -> None:
         "cohort": [1, 2],
         "loss": 0.5,
         "accuracy": None,
-        "left_out": [{"client": 1, "reason": "NaN"}],
+        "skipped": [{"client": 1, "reason": "NaN"}],
     }
-    assert numbers_of(row) == {"clients": 2, "loss": 0.5, "left_out": 1}
+    assert numbers_of(row) == {"clients": 2, "loss": 0.5, "skipped": 1}
 
 
 MISSING: list[tuple[str, Callable[[], Tracker]]] = [

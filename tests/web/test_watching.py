@@ -133,16 +133,16 @@ def test_a_process_that_vanishes_is_told_of(watch: Watch, tmp_path: Path) -> Non
 
 
 def test_clients_that_were_left_out_are_told_of(watch: Watch, tmp_path: Path) -> None:
-    left_out = [{"client": 37, "reason": "it sent NaN"}]
-    rows = [row_of(0), row_of(1, left_out=left_out)]
+    skipped = [{"client": 37, "reason": "it sent NaN"}]
+    rows = [row_of(0), row_of(1, skipped=skipped)]
     WrittenRun(tmp_path / "a").is_worked_on().add(rows)
     watch.look()
-    assert alerts(watch) == ["client 37 in round 2: left out (it sent NaN)"]
-    assert (only(watch).cohort, only(watch).left_out) == (3, 1)
-    many = RowAlerts().see(row_of(4, left_out=left_out * 5))
-    assert many == ["5 clients in round 5: left out (it sent NaN)"]
-    assert RowAlerts().see(row_of(4, left_out=[{"client": "<script>"}, 3, None])) == [
-        "client <script> in round 5: left out (no reason given)"
+    assert alerts(watch) == ["client 37 in round 2: skipped (it sent NaN)"]
+    assert (only(watch).cohort, only(watch).skipped) == (3, 1)
+    many = RowAlerts().see(row_of(4, skipped=skipped * 5))
+    assert many == ["5 clients in round 5: skipped (it sent NaN)"]
+    assert RowAlerts().see(row_of(4, skipped=[{"client": "<script>"}, 3, None])) == [
+        "client <script> in round 5: skipped (no reason given)"
     ]
 
 

@@ -23,7 +23,7 @@ class WrittenRun:
     def __init__(self, path: Path, *, method: str = "FedAvg", seed: int = 0, rounds: int = 100) -> None:
         self.path, self.done = path, 0
         path.mkdir(parents=True)
-        self.manifest = {"identity": {"algorithm": method, "seed": seed}, "rounds": rounds, "data": {}}
+        self.manifest = {"identity": {"method": method, "seed": seed}, "rounds": rounds, "data": {}}
         (path / "experiment.toml").write_text(f"method = {json.dumps(method)}\n")
         self.write_manifest()
 

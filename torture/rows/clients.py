@@ -65,7 +65,7 @@ def _try(rng: random.Random, number: int, tally: Tally) -> str | None:
         "cohort": _COHORT,
         "work": fk.Work(epochs=2, batch_size=4, lr=0.02, last_batch="merge"),
         "weighting": weighting,
-        "on_client_error": "leave_out",
+        "on_client_error": "skip",
         "min_clients": _QUORUM,
         "max_upload_norm": _BOUND,
         "faults": faults,
@@ -90,10 +90,10 @@ def _try(rng: random.Random, number: int, tally: Tally) -> str | None:
                 return "the run went on below its quorum"
             server, memories = by_hand(beside, absent, weights)
             row = next(rounds)
-            told = {one["client"] for one in row.get("left_out", [])}
+            told = {one["client"] for one in row.get("skipped", [])}
             if told != absent & drawn:
                 return f"left out {sorted(told)} instead of {sorted(absent & drawn)}"
-            for one in row.get("left_out", []):
+            for one in row.get("skipped", []):
                 tally.note(_kind(one["reason"]))
             problem = _difference(session, server, memories)
             if problem is not None:

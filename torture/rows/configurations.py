@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import flat
 import torch
 from harness import Progress, Tally
 from hypothesis import HealthCheck, Phase, given, settings
@@ -97,7 +98,7 @@ FREE: dict[str, st.SearchStrategy[Any]] = {
     "workers": st.one_of(some(1, 10**9), junk),
     "device": st.one_of(some("cpu", "cuda", "meta", "nonsense", "cpu:7", "xla"), st.text(max_size=8)),
     "checkpoint_every": st.one_of(some(1, 5), junk),
-    "keep_memories": st.one_of(st.booleans(), junk),
+    "keep_client_states": st.one_of(st.booleans(), junk),
     "target": st.one_of(some(0.5, 2), junk),
     "probes": st.one_of(st.lists(written(PROBES), max_size=2), junk),
     "data.name": st.one_of(some("digits", "synthetic", "digit"), st.text(max_size=8)),
@@ -233,7 +234,7 @@ def names_one(message: str, keys: Iterable[str]) -> bool:
 def by_python(data: st.DataObject) -> str | None:
     plain = (
         "cohort", "seed", "sampling", "weighting", "eval_every", "evaluate_on", "engine", "threads",
-        "device", "checkpoint_every", "keep_memories", "workers", "rounds",
+        "device", "checkpoint_every", "keep_client_states", "workers", "rounds",
     )  # fmt: skip
     chosen = {
         key: data.draw(FREE[key])
@@ -252,8 +253,8 @@ def by_python(data: st.DataObject) -> str | None:
         made = fk.Work(**{"steps": 1, "batch_size": 5, "lr": 0.1, **work})
         federation = fk.Federation.from_arrays(CLIENTS, test=CLIENTS[0])
         task = fk.Task(lambda: torch.nn.Linear(3, 2))
-        fk.train(
-            task, federation, fk.FedAvg(), work=made, progress=False, callback=lambda row: True, **options
+        flat.train(
+            task, federation, fk.FedAvg(), work=made, progress=False, callbacks=lambda row: True, **options
         )
 
     return judged(job, keys, repr({**chosen, "work": work}))

@@ -32,7 +32,7 @@ COUNT = 5000
 SMALL = [
     "data.clients=6", "cohort=3", "work.epochs=1", "engine=serial", "threads=1", "rounds=6",
     "checkpoint_every=3", "data.split=IID()", "model.name=logistic", "data.client_tests=0.2",
-    "keep_memories=true", "work.batch_size=200",
+    "keep_client_states=true", "work.batch_size=200",
 ]  # fmt: skip
 METHODS = ["scaffold", "stages((feddyn(0.1), 2), fedavg)"]
 LINE = [f"--set={one}" for one in SMALL]
@@ -96,7 +96,7 @@ def cut_short(experiment: Experiment, path: Path) -> None:
     """Leave a run as a kill after its fifth round does: a checkpoint after three, and rows behind it."""
     child = os.fork()
     if child == 0:
-        experiment.train(path, callback=lambda row: os._exit(0) if row["round"] == 4 else None)
+        experiment.train(path, callbacks=lambda row: os._exit(0) if row["round"] == 4 else None)
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 

@@ -159,7 +159,7 @@ def train(*settings: str) -> str | None:
 
 
 def spilling() -> str | None:
-    """Train with the clients' memories in a file."""
+    """Train with the client states in a file."""
     os.environ["FEDKEEL_MEMORY_BUDGET"] = "1"
     try:
         return train("method=scaffold", "rounds=4")
@@ -179,7 +179,7 @@ def command(*words: str) -> str | None:
 
 SCENARIOS: dict[str, Callable[[], str | None]] = {
     "SCAFFOLD": lambda: train("method=scaffold", "checkpoint_every=1", "rounds=4"),
-    "stages without memories": lambda: train("method=stages((feddyn, 2), fedavg)", "keep_memories=false"),
+    "stages without states": lambda: train("method=stages((feddyn, 2), fedavg)", "keep_client_states=false"),
     "memories in a file": spilling,
     "compare": lambda: command("compare", "--method=fedavg", "--method=scaffold", "--seeds=1"),
     "sweep": lambda: command("sweep", "--over=work.lr", "--values=0.1", "--seeds=1", "--parallel=1"),

@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import flat
 import torch
 from harness import Progress, Tally, random_of
 from torch import nn
@@ -74,8 +75,8 @@ def _wild_client(rng: random.Random, number: int) -> str | None:
             return f"{method!r}: named {told.round, told.client, told.layer} instead of {first, client}"
     else:
         return f"{method!r}: client {client} was not noticed"
-    result = _train(method, 0.05, number, wild=client, on_client_error="leave_out")
-    left = {one["client"] for row in result.history for one in row.get("left_out", [])}
+    result = _train(method, 0.05, number, wild=client, on_client_error="skip")
+    left = {one["client"] for row in result.history for one in row.get("skipped", [])}
     return None if left == {client} and _is_finite(result) else f"{method!r}: left out {left}"
 
 
@@ -120,7 +121,7 @@ def _train(method: Any, lr: float, number: int, wild: int | None = None, **optio
     work = fk.Work(epochs=2, batch_size=8, lr=lr)
     task = fk.Task(lambda: nn.Sequential(nn.Linear(5, width), nn.ReLU(), nn.Linear(width, 3)))
     given = {**_settings(number), "work": work, "engine": "serial", "threads": 1}
-    return fk.train(task, _federation(number, wild), method, **given, **options)
+    return flat.train(task, _federation(number, wild), method, **given, **options)
 
 
 def _first_round(client: int, number: int) -> int | None:
@@ -128,7 +129,7 @@ def _first_round(client: int, number: int) -> int | None:
     settings = RunSettings(
         task=fk.Task(lambda: nn.Linear(5, 3)),
         federation=_federation(number, None),
-        algorithm=fk.FedAvg(),
+        method=fk.FedAvg(),
         work=fk.Work(steps=1),
         **_settings(number),
     )

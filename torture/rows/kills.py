@@ -124,15 +124,17 @@ def train(case: Case, path: Path, profiler: Callable[..., None] | None = None) -
         rounds=ROUNDS,
         cohort=3,
         work=fk.Work(epochs=1, batch_size=3),
-        engine=case.engine,
-        threads=1,
-        workers=2 if case.engine == "processes" else None,
+        execution=fk.Execution(
+            case.engine,
+            threads=1,
+            workers=2 if case.engine == "processes" else None,
+            checkpoint_every=2,
+            keep_client_states=True,
+        ),
         probes=case.probes,
         run_dir=path,
         resume=True,
-        checkpoint_every=2,
-        keep_memories=True,
-        callback=watch,
+        callbacks=watch,
         progress=False,
     )
     sys.setprofile(None)

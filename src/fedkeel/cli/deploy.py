@@ -219,7 +219,7 @@ def _described(server: ServerStatus, directory: Path, *, alive: bool) -> str:
 
 
 def _print_end(run_dir: Path) -> None:
-    from fedkeel.common.columns import LEFT_OUT  # noqa: PLC0415
+    from fedkeel.common.columns import SKIPPED  # noqa: PLC0415
     from fedkeel.running.run_directory import read_rows  # noqa: PLC0415
 
     rows = read_rows(run_dir)
@@ -230,9 +230,9 @@ def _print_end(run_dir: Path) -> None:
         if last.get(name) is not None
     ]
     lines = [f"{len(rows)} rounds: {', '.join(scores)}"]
-    left_out = sum(len(row.get(LEFT_OUT, ())) for row in rows)
-    if left_out:
-        lines.append(f"  {left_out} times a client was left out: the column {LEFT_OUT} says whom and why")
+    skipped = sum(len(row.get(SKIPPED, ())) for row in rows)
+    if skipped:
+        lines.append(f"  {skipped} times a client was skipped: the column {SKIPPED} says whom and why")
     lines += [f"  kept in {run_dir}", f"  look at it: fedkeel show {shlex.quote(str(run_dir))}"]
     _say("\n".join(lines))
 

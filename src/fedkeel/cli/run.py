@@ -38,7 +38,7 @@ fedkeel resume runs/20260101-120000-scaffold
 
 fedkeel resume runs/mine --rounds 200   (goes on with a finished run)
 
-fedkeel resume runs/mine --set on_client_error=leave_out   (without clients that fail from now on)"""
+fedkeel resume runs/mine --set on_client_error=skip   (without clients that fail from now on)"""
 
 _SHOWN = ("noise", "augment", "init", "reducer", "attack", "track")
 
@@ -73,7 +73,7 @@ def resume(
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="What happens from now on when clients fail, as on_client_error=leave_out; repeatable.",
+            help="What happens from now on when clients fail, as on_client_error=skip; repeatable.",
         ),
     ] = None,
     as_json: opt.Json = False,
@@ -129,7 +129,7 @@ def _train(experiment: Experiment, directory: Path, *, resuming: bool, as_json: 
     try:
         with RunProgress([name], experiment.rounds, stderr=as_json) as progress:
             progress.begin(0, before)
-            result = experiment.train(directory, resume=resuming, callback=progress.row)
+            result = experiment.train(directory, resume=resuming, callbacks=progress.row)
         summary = summarise(experiment, result, directory)
         if as_json:
             print(json.dumps(summary, ensure_ascii=False, indent=2))
@@ -161,7 +161,7 @@ def _with_way_on(problem: Exception, command: str) -> Exception:
         told = f"{type(problem).__name__}: {problem} ({'; '.join(notes)}; --debug shows where)"
         problem = FedkeelError(told)
     if isinstance(problem, ClientFailed):
-        command += " --set on_client_error=leave_out"
+        command += " --set on_client_error=skip"
     if isinstance(problem, Diverged):
         command += " --set on_divergence=rollback"
     before = "\n" if isinstance(problem, Stopped) else ""

@@ -106,7 +106,7 @@ def described(path: Path, manifest: Mapping[str, Any], rows: list[dict[str, Any]
         "directory": str(path),
         "kind": "run",
         "name": _name(path, manifest),
-        "method": manifest["identity"]["algorithm"],
+        "method": manifest["identity"]["method"],
         "data": manifest["data"].get("dataset"),
         "seed": manifest["identity"]["seed"],
         "rounds": len(rows),
@@ -134,7 +134,7 @@ def _name(path: Path, manifest: Mapping[str, Any]) -> str:
             "method"
         ]
     except (OSError, ValueError, KeyError):
-        written = manifest["identity"]["algorithm"]
+        written = manifest["identity"]["method"]
     return str(written)
 
 

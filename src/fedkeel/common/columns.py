@@ -26,9 +26,9 @@ from fedkeel.common.frozen import frozen
 
 ATTACK_SUCCESS = "attack_success"  # of a backdoor
 # only in rows of rounds where it happened: clients that failed, and divergences from which the run went back
-LEFT_OUT, ROLLED_BACK = EVENT_COLUMNS = ("left_out", "rolled_back")
+SKIPPED, ROLLED_BACK = EVENT_COLUMNS = ("skipped", "rolled_back")
 LOST_WORKERS = "lost_workers"  # of a round: workers and machines that were lost, each in a line
-MEMORY_LOST = "memory_lost"  # clients whose nodes lost what they remembered; only in rounds with some
+STATE_LOST = "state_lost"  # clients whose nodes lost what they remembered; only in rounds with some
 RESTARTED = "restarted"  # True where the method began afresh for that
 VALIDATION = "validation_"  # begins the columns of validation data, as validation_accuracy
 PROBE_COLUMNS_FILE = Path(__file__).with_name("probe_columns.json")
@@ -227,16 +227,16 @@ def shown_value(column: str, value: float) -> str:
 
 def shown_events(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Say in plain words what went wrong in a run that went on: nothing where nothing did."""
-    told = {"left out": _shown_left_out(rows), "rolled back": _shown_rollbacks(rows)}
+    told = {"skipped": _shown_skipped(rows), "rolled back": _shown_rollbacks(rows)}
     return {name: text for name, text in told.items() if text}
 
 
-def _shown_left_out(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Say how many clients' results were left out, and why most of them."""
-    failures = [failure for row in rows for failure in row.get(LEFT_OUT, ())]
+def _shown_skipped(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Say how many clients were skipped, and why most of them."""
+    failures = [failure for row in rows for failure in row.get(SKIPPED, ())]
     if not failures:
         return ""
-    drawn, rounds = sum(len(row["cohort"]) for row in rows), sum(LEFT_OUT in row for row in rows)
+    drawn, rounds = sum(len(row["cohort"]) for row in rows), sum(SKIPPED in row for row in rows)
     [(reason, count)] = Counter(failure["reason"] for failure in failures).most_common(1)
     mostly = reason if count == len(failures) else f"{count} times: {reason}"
     return f"{len(failures)} of {drawn} clients' results, in {rounds} round{'s' * (rounds > 1)} ({mostly})"

@@ -8,7 +8,9 @@ cannot change, compares by content, and whose `repr` is an expression that
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from inspect import Parameter, Signature
 from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
@@ -25,6 +27,7 @@ from typing import (
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
+from pydantic.fields import FieldInfo
 
 from fedkeel.common.errors import ConfigError, FedkeelError, did_you_mean
 
@@ -150,6 +153,58 @@ class FrozenModel(BaseModel):
                 super().__init__(**given)
             except ValidationError as problem:
                 raise ConfigError(explain(problem, type(self))) from None
+
+
+class FrozenValue(FrozenModel):
+    """Base of frozen, checked values that a user writes as a call, as `Execution("stacked")`.
+
+    A field that is declared with `kw_only=False` may be given by its place. `repr` shows what is not as by
+    default. The help text of the fields joins the docstring.
+    """
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        """Write the docstring and the signature that `help` shows."""
+        super().__pydantic_init_subclass__(**options)
+        told = [f"- `{name}`: {field.description}" for name, field in cls.model_fields.items()]
+        cls.__doc__ = "\n".join([inspect.getdoc(cls) or "", "", *told])
+        cls.__signature__ = Signature([_parameter(name, field) for name, field in cls.model_fields.items()])
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, *placed: Any, **given: Any) -> None:
+            kind, fields = type(self), type(self).model_fields
+            places = [name for name, field in fields.items() if field.kw_only is False]
+            if len(placed) > len(places):
+                keywords = ", ".join(f"{name}=…" for name in fields if name not in places)
+                raise ConfigError(
+                    f"{kind.__name__}: {placed[len(places)]!r}: give it by keyword, as one of {keywords}"
+                )
+            try:
+                BaseModel.__init__(self, **dict(zip(places, placed, strict=False)), **given)
+            except ValidationError as problem:
+                raise ConfigError(explain(problem, kind, call=kind.__name__)) from None
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """Yield what is not as by default."""
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if value != field.get_default(call_default_factory=True):
+                yield name, value
+
+    def __str__(self) -> str:
+        return repr(self)
+
+
+def _parameter(name: str, field: FieldInfo) -> Parameter:
+    kind = Parameter.POSITIONAL_OR_KEYWORD if field.kw_only is False else Parameter.KEYWORD_ONLY
+    return Parameter(name, kind, default=field.get_default(call_default_factory=True))
+
+
+def declared(cls: type[BaseModel], name: str) -> Any:
+    """Return the field of a class to declare it again under another name: its default and its help text."""
+    field = cls.model_fields[name]
+    return Field(field.default, description=field.description)
 
 
 def explain(problem: ValidationError, cls: type, call: str | None = None) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -76,10 +76,18 @@ def parse_object(content: bytes) -> dict[str, Any]:
     return value
 
 
-def read_object(path: Path, fix: str, shape: type[Shape] | None = None) -> dict[str, Any]:
-    """Return the table of a JSON file, its seal checked; whatever is wrong is told with the fix."""
+def read_object(
+    path: Path,
+    fix: str,
+    shape: type[Shape] | None = None,
+    now: Callable[[dict[str, Any]], dict[str, Any]] = dict,
+) -> dict[str, Any]:
+    """Return the table of a JSON file, its seal checked; whatever is wrong is told with the fix.
+
+    `now` gives a table that an older version wrote today's names.
+    """
     try:
-        table = unsealed(parse_object(read_whole(path)))
+        table = now(unsealed(parse_object(read_whole(path))))
         return table if shape is None else fitting(table, shape)
     except OSError as problem:
         raise StorageError(f"{path}: cannot be read: {problem.strerror or problem}: {fix}") from None

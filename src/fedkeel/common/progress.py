@@ -18,7 +18,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from fedkeel.common.columns import LEFT_OUT, ShownScore, shown_score
+from fedkeel.common.columns import SKIPPED, ShownScore, shown_score
 
 _RECENT = 8
 _PLAIN_SECONDS = 15.0
@@ -182,7 +182,7 @@ class RunProgress:
         self.states: list[str] = [_WAITING] * len(names)
         self.scores: list[ShownScore | None] = [None] * len(names)
         self.done = [0] * len(names)
-        self.left_out = [0] * len(names)
+        self.skipped = [0] * len(names)
         self.recent: list[Mapping[str, Any]] = []
         self.current = 0
         self.console = console(stderr=stderr)
@@ -255,7 +255,7 @@ class RunProgress:
         """Keep how far a run is, and its score; tell whether the row says something of that."""
         score, before = shown_score(row), self.scores[index]
         self.done[index] = row["round"] + 1
-        self.left_out[index] += len(row.get(LEFT_OUT, ()))
+        self.skipped[index] += len(row.get(SKIPPED, ()))
         if score is None and before is not None and before.name != _TRAINING:
             return False
         self.scores[index] = score or ShownScore(_TRAINING, f"{row['train_loss']:.4f}")
@@ -292,7 +292,7 @@ class RunProgress:
     def _about(self, index: int) -> str:
         score = self.scores[index] or "accuracy —"
         of_all = f"/{self.rounds}" if self.rounds else ""
-        absent = f", {self.left_out[index]} left out" if self.left_out[index] else ""
+        absent = f", {self.skipped[index]} skipped" if self.skipped[index] else ""
         return f"{self.names[index]}: round {self.done[index]}{of_all}, {score}{absent}"
 
     def _render(self) -> RenderableType:
@@ -323,12 +323,12 @@ class RunProgress:
                 "—" if row["accuracy"] is None else f"{100 * row['accuracy']:.1f} %",
                 f"{row['train_loss']:.4f}",
                 f"{row['seconds']:.2f}",
-                *((str(len(row.get(LEFT_OUT, ()))),) if self.left_out[0] else ()),
+                *((str(len(row.get(SKIPPED, ()))),) if self.skipped[0] else ()),
             )
             for row in self.recent
         ]
         headings = (self.names[0] + " · round", "loss", "accuracy", "train loss", "seconds")
-        return plain_table((*headings, "left out") if self.left_out[0] else headings, rows)
+        return plain_table((*headings, "skipped") if self.skipped[0] else headings, rows)
 
 
 def _value(score: ShownScore | None, heading: str) -> str:

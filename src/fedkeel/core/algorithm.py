@@ -18,6 +18,7 @@ from torch import Tensor
 
 from fedkeel.common.errors import ConfigError
 from fedkeel.common.frozen import frozen as method
+from fedkeel.common.older import refuse_old_functions
 from fedkeel.tensors.records import Nothing, Record
 from fedkeel.tensors.streams import Stream
 from fedkeel.tensors.vector import Vector
@@ -173,6 +174,7 @@ class Algorithm:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        refuse_old_functions(cls)
         _check_names(cls)
         _check_arguments(cls)
 
@@ -192,8 +194,8 @@ class Algorithm:
         """Return the server's state before the first round."""
         return self.Server(x)
 
-    def enlist(self, x0: Vector) -> Record:
-        """Return the memory of a client that never took part; x0 is the model before the first round."""
+    def init_client(self, x0: Vector) -> Record:
+        """Return the state of a client that never took part; x0 is the model before the first round."""
         return self.Client()
 
     def broadcast(self, server: Record) -> Record:
@@ -300,9 +302,9 @@ class Wrapper(Algorithm):
         """Delegate to the inner method."""
         return self.inner.init(x)
 
-    def enlist(self, x0: Vector) -> Record:
+    def init_client(self, x0: Vector) -> Record:
         """Delegate to the inner method."""
-        return self.inner.enlist(x0)
+        return self.inner.init_client(x0)
 
     def broadcast(self, server: Record) -> Record:
         """Delegate to the inner method."""

@@ -20,7 +20,7 @@ from fedkeel.tensors.trees import Tree, each, join, nbytes, tensors
 OUTPUT_BYTES = 2**30  # that outputs may take where a loss or a metric needs all of them
 
 
-class Evaluation:
+class EvaluationTotals:
     """The evaluation of one model: `add` each batch, then ask for the `result`."""
 
     def __init__(self, scores: Mapping[str, Metric], samples: int) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from fedkeel.common.errors import ConfigError
 from fedkeel.core.algorithm import Objective
-from fedkeel.core.evaluation import Evaluation, batch_sums
+from fedkeel.core.evaluation import EvaluationTotals, batch_sums
 from fedkeel.core.task import Task, watched
 from fedkeel.data.samples import Batch, Samples, as_samples
 from fedkeel.tensors.layout import Layout, flatten, float_buffers, trainable
@@ -192,7 +192,7 @@ class Oracle:
     ) -> dict[str, float]:
         """Return loss and metrics of a model on data."""
         samples = as_samples(data)
-        evaluation = Evaluation(self.task.scores, samples.size)
+        evaluation = EvaluationTotals(self.task.scores, samples.size)
         with closing(self._outputs(vector, buffers, samples, prepare)) as batches:
             for batch in batches:
                 evaluation.add(*batch)

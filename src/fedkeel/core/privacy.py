@@ -7,7 +7,7 @@ and the draw of cohorts secret. Rounds are composed by Rényi differential priva
 orders are whole numbers here: those between them make the library's sums of Poisson samples slow, and are
 worth something only where ε is far too large anyway.
 
-Where clients keep memories (SCAFFOLD's c_i), what they send tells in which rounds they took part. With
+Where clients keep a state (SCAFFOLD's c_i), what they send tells in which rounds they took part. With
 Bernoulli sampling that says nothing about the others. In a cohort of a fixed size it does: who was not drawn
 left a place to another. There the amplification by a secret draw is not proven for many rounds, and a weaker
 bound is taken, which holds for those who know all cohorts too: a client is in a cohort by chance, q of the
@@ -30,14 +30,14 @@ _ROUNDING = 1e-6  # by which a norm may exceed the bound in float32
 class Mechanism(NamedTuple):
     """What a round does: noise in units of the clip, on a cohort of so many of the clients.
 
-    `memories` says that clients keep something from one round to the next.
+    `client_states` says that clients keep something from one round to the next.
     """
 
     noise: float
     clients: int
     cohort: int
     sampling: Literal["fixed", "bernoulli"] = "fixed"
-    memories: bool = False
+    client_states: bool = False
 
 
 def epsilon(
@@ -48,10 +48,10 @@ def epsilon(
     rounds: int,
     delta: float,
     sampling: Literal["fixed", "bernoulli"] = "fixed",
-    memories: bool = False,
+    client_states: bool = False,
 ) -> float:
-    """Return the ε of so many rounds for a δ; `memories` where the method's clients keep something."""
-    spent = divergences(Mechanism(noise, clients, cohort, sampling, memories))
+    """Return the ε of so many rounds for a δ; `client_states` where the method's clients keep something."""
+    spent = divergences(Mechanism(noise, clients, cohort, sampling, client_states))
     return epsilon_of([rounds * one for one in spent], delta)
 
 
@@ -59,12 +59,12 @@ def epsilon(
 def divergences(mechanism: Mechanism) -> tuple[float, ...]:
     """Return the Rényi divergences of one round, one for each of `ORDERS`; those of rounds add up."""
     dp = _dp_accounting()
-    noise, clients, cohort, sampling, memories = mechanism
+    noise, clients, cohort, sampling, client_states = mechanism
     noise /= 1 + _ROUNDING
     if sampling == "fixed":
         relation, gaussian = dp.NeighboringRelation.REPLACE_ONE, dp.GaussianDpEvent(noise / 2)
         known = _with_known_cohorts(_composed(dp, gaussian, relation), cohort / clients)
-        if memories:
+        if client_states:
             return known
         secret = _composed(dp, dp.SampledWithoutReplacementDpEvent(clients, cohort, gaussian), relation)
         return tuple(

@@ -67,7 +67,7 @@ class ClientRunner:
         except ConfigError:  # of no client
             raise
         except Exception as problem:
-            if self.settings.leaves_out:
+            if self.settings.skips_failed:
                 return failure_of(client, problem)
             raise_named(request, client, problem)
         return result
@@ -203,7 +203,7 @@ class ClientRunner:
     def attacked(self, request: RoundRequest, client: int, result: ClientResult) -> ClientResult:
         """Return the result with what a hostile client sends in place of its upload, where that is attacked.
 
-        It comes last, so the client's memory and what probes measured are those of the round that it did.
+        It comes last, so the client state and what probes measured are those of the round that it did.
         """
         attack, upload = self.settings.attack, result.upload
         if attack is None or client not in self.settings.hostile:

@@ -77,7 +77,7 @@ ClientOutcome = ClientResult | ClientFailure
 class CohortResult(NamedTuple):
     """What a cohort's round gives: the reduced upload, the mean measures, the clients' results in order.
 
-    Clients that failed are in `left_out` alone; `upload` is None where all of them are. `lost_workers` tells
+    Clients that failed are in `skipped` alone; `upload` is None where all of them are. `lost_workers` tells
     of workers and machines that were lost meanwhile, which changed nothing. `remarks` are what else the
     round's row shall say.
     """
@@ -85,7 +85,7 @@ class CohortResult(NamedTuple):
     upload: Upload | None
     measures: Record
     clients: Sequence[ClientResult]
-    left_out: Sequence[ClientFailure] = ()
+    skipped: Sequence[ClientFailure] = ()
     lost_workers: Sequence[str] = ()
     remarks: Mapping[str, Any] = MappingProxyType({})
 

@@ -70,7 +70,7 @@ def raise_named(request: RoundRequest, client: int, problem: Exception) -> NoRet
         raise DataError(f"{where}: {problem}") from problem
     cause = None if isinstance(problem, UnusableClient) else problem
     raise ClientFailed(
-        f"{where}: {_reason(problem)}; on_client_error='leave_out' goes on without a client that fails",
+        f"{where}: {_reason(problem)}; on_client_error='skip' goes on without a client that fails",
         round=request.round,
         client=client,
     ) from cause
@@ -84,7 +84,7 @@ def past_deadline(limit: float) -> str:
 def upload_shapes(algorithm: Algorithm, down: Record, x0: Vector) -> UploadShapes | None:
     """Return the shapes that a method's uploads have, from a walk of no length; None where it takes none."""
     try:
-        memory = algorithm.enlist(x0)
+        memory = algorithm.init_client(x0)
         up, _ = still_round(algorithm, down, memory)[1]
     except Exception:  # of a method of the user's that needs a real walk: then nothing is known
         return None

@@ -27,12 +27,12 @@ class ChunkSum:
         self.part: Any = None
         self.measures: Any = None
         self.results: list[ClientResult] = []
-        self.left_out: list[ClientFailure] = []
+        self.skipped: list[ClientFailure] = []
 
     def add(self, reducer: Reducer, weight: float, result: ClientOutcome) -> None:
         """Take the next client's result, or leave its slot empty."""
         if isinstance(result, ClientFailure):
-            self.left_out.append(result)
+            self.skipped.append(result)
             return
         self.part = reducer.add(self.part, weight, result.upload)
         if result.measures is not None:
@@ -68,5 +68,5 @@ def merge_chunks(reducer: Reducer, sums: Sequence[ChunkSum]) -> CohortResult:
         upload,
         _MEAN.merge(measured) if measured else None,
         [result for chunk in filled for result in chunk.results],
-        [failure for chunk in sums for failure in chunk.left_out],
+        [failure for chunk in sums for failure in chunk.skipped],
     )

@@ -87,7 +87,7 @@ def timer(
     cohort = settings.cohort_size
     clients = list(range(min(cohort, 2) if choice.engine == "serial" else cohort))
     request = _request(settings, oracle, clients)
-    memory = ClientMemory(request.algorithm.enlist(request.down.x))
+    memory = ClientMemory(request.algorithm.init_client(request.down.x))
 
     def measure() -> float:
         before = clock()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +19,7 @@ from fedkeel.common import tomlfile
 from fedkeel.common.errors import ConfigError, DataError, FedkeelError, did_you_mean
 from fedkeel.common.frozen import Count, Seed, told
 from fedkeel.common.jsonfiles import Shape
+from fedkeel.common.older import SETTINGS, VALUES, settings_now
 from fedkeel.core.schedules import SCHEDULES, name_of
 from fedkeel.core.work import Work
 from fedkeel.experiments.expression import (
@@ -37,7 +38,7 @@ from fedkeel.experiments.expression import (
 from fedkeel.experiments.sections import ALL, DataSettings, ModelSettings, check_text, is_none
 from fedkeel.experiments.tracking import parse_tracker, trackers_of
 from fedkeel.running.run_directory import read_experiment
-from fedkeel.settings.options import Execution, FaultOptions, RunOptions
+from fedkeel.settings.options import Execution, ExecutionOptions, FaultOptions, RunOptions
 
 if TYPE_CHECKING:
     from fedkeel.core.algorithm import Algorithm
@@ -125,7 +126,7 @@ class ExperimentShape(Shape):
         return data
 
 
-class Experiment(RunOptions, FaultOptions, Execution):
+class Experiment(RunOptions, FaultOptions, ExecutionOptions):
     """Everything that defines a run from files. The defaults train digits on unlike clients."""
 
     method: str = Field("FedAvg", description='Method, as scaffold or "relaxed(fedcm, beta=0.1)".')
@@ -142,7 +143,7 @@ class Experiment(RunOptions, FaultOptions, Execution):
         None, description='Hostile clients, as "SignFlip(share=0.2)" or "Backdoor(0.1, target=7)".'
     )
     faults: Annotated[str | None, BeforeValidator(_read_faults)] = Field(
-        None, description='Clients that fail on purpose, as "Faults(drop=0.1)"; needs leave_out.'
+        None, description='Clients that fail on purpose, as "Faults(drop=0.1)"; needs skip.'
     )
     track: list[TrackerText] | None = Field(
         None, description="Also write to tensorboard, mlflow or wandb, as mlflow or mlflow=FILE; repeatable."
@@ -159,8 +160,8 @@ class Experiment(RunOptions, FaultOptions, Execution):
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> Experiment:
-        """Make an experiment of nested tables; say in plain words what does not fit."""
-        return cls(**table)
+        """Make an experiment of nested tables, also of version 0.1; say in plain words what does not fit."""
+        return cls(**settings_now(table))
 
     @classmethod
     def unchecked(cls, table: Mapping[str, Any]) -> Experiment:
@@ -173,7 +174,7 @@ class Experiment(RunOptions, FaultOptions, Execution):
             "model": ModelSettings.model_construct(**table["model"]),
             "work": _read_work(table["work"]),
         }
-        return cls.model_construct(**{**table, **parts})
+        return cls.model_construct(**{**settings_now(table), **parts})
 
     @classmethod
     def load(cls, path: str | Path) -> Experiment:
@@ -200,6 +201,7 @@ class Experiment(RunOptions, FaultOptions, Execution):
         """Return a copy with settings such as `work.lr=0.1`; values are TOML, else text; `none` clears."""
         table = self.table()
         pairs = [split_setting(setting) for setting in settings]
+        _check_names_now(pairs)
         named = {key for key, _ in pairs}
         for key, value in pairs:
             _put(table, key, value)
@@ -299,7 +301,7 @@ class Experiment(RunOptions, FaultOptions, Execution):
         return RunSettings(
             task=task,
             federation=federation,
-            algorithm=self.algorithm(),
+            method=self.algorithm(),
             work=self.work,
             probes=tuple(parse_probe(probe) for probe in self.probes or ()),
             reducer=Mean() if self.reducer is None else parse_reducer(self.reducer),
@@ -317,9 +319,10 @@ class Experiment(RunOptions, FaultOptions, Execution):
         run_dir: str | Path | None = None,
         *,
         resume: bool = False,
-        callback: CallbackLike | None = None,
+        callbacks: CallbackLike | Sequence[CallbackLike] | None = None,
     ) -> Result:
         """Train; see `fedkeel.train`. A run that has a checkpoint goes on without what `model.init` names."""
+        from fedkeel.running.callbacks import listed  # noqa: PLC0415  heavy
         from fedkeel.running.checkpoints import has_checkpoint  # noqa: PLC0415  heavy
         from fedkeel.running.train import run  # noqa: PLC0415
 
@@ -331,7 +334,7 @@ class Experiment(RunOptions, FaultOptions, Execution):
             self.execution(),
             run_dir,
             resume=resume,
-            callback=[*([] if callback is None else [callback]), *trackers_of(self.track, run_dir)],
+            callbacks=[*listed(callbacks), *trackers_of(self.track, run_dir)],
             experiment=self.table(),
             about={} if goes_on else self._initialise(task),
         )
@@ -371,6 +374,15 @@ def split_setting(setting: str) -> tuple[str, Any]:
     except ValueError:
         return key, text
     return key, table["value"] if len(table) == 1 else text
+
+
+def _check_names_now(pairs: Iterable[tuple[str, Any]]) -> None:
+    """Refuse names of version 0.1, which are read from files alone."""
+    for key, value in pairs:
+        if key in SETTINGS:
+            raise ConfigError(f"{key} is {SETTINGS[key]} now")
+        if isinstance(value, str) and value in VALUES.get(key, {}):
+            raise ConfigError(f"{key} = {value!r} is {VALUES[key][value]!r} now")
 
 
 def _put(table: dict[str, Any], key: str, value: Any) -> None:

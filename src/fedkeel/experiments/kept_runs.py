@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedkeel.common.errors import StorageError
+from fedkeel.common.older import settings_now
 from fedkeel.common.tomlfile import flat, parse
 from fedkeel.report.page.runs import ReportedRun
 from fedkeel.report.tables import UNFINISHED, Trial
@@ -30,14 +31,14 @@ def reported_run(directory: Path, trial: Trial | None = None) -> ReportedRun:
 def _trial(directory: Path, manifest: Mapping[str, Any], settings: Mapping[str, Any]) -> Trial:
     rows = read_rows(directory)
     ended = (manifest.get("end") or {}).get("rounds") == len(rows) or len(rows) >= manifest["rounds"]
-    method = str(settings.get("method", manifest["identity"]["algorithm"]))
+    method = str(settings.get("method", manifest["identity"]["method"]))
     return Trial(method, manifest["identity"]["seed"], rows, None if ended else UNFINISHED)
 
 
 def _settings(directory: Path) -> dict[str, Any]:
     """Return the settings of a run as it was written; what Python made from objects has few."""
     try:
-        return flat(parse(read_experiment(directory)))
+        return flat(settings_now(parse(read_experiment(directory))))
     except ValueError as problem:
         raise StorageError(
             f"{directory / 'experiment.toml'}: cannot be read as TOML: {problem}: restore it, or start anew "

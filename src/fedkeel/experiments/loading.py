@@ -36,8 +36,8 @@ def load(run_dir: str | Path, task: Task | None = None) -> Result:
 
     A run that was made from an experiment file knows its model. Of one that was made in Python give the
     `task`, whose module says what the model is; without it everything but models is there. The server's state
-    and the clients' memories are not read: `train(…, run_dir=…, resume=True)` goes on with them, after the
-    last round only where the run was to keep them (`keep_memories=True`).
+    and the client states are not read: `train(…, run_dir=…, resume=True)` goes on with them, after the
+    last round only where the run was to keep them (`keep_client_states=True`).
     """
     if not isinstance(run_dir, str | os.PathLike):
         raise ConfigError(f"load: run_dir = {run_dir!r}: give the path of a run's directory")
@@ -59,11 +59,11 @@ def load(run_dir: str | Path, task: Task | None = None) -> Result:
     over = end["rounds"] == len(rows)
     told, clients = manifest["engine_choice"], read_clients(path)
     return Result(
-        method=manifest["identity"]["algorithm"],
+        method=manifest["identity"]["method"],
         history=rows,
         trained=_model(path / MODEL_FILE, task, missing) if over else _UNFINISHED.format(path),
         server=None,
-        memories={},
+        client_states={},
         manifest=manifest,
         choice=Choice(manifest["engine"], manifest["threads"], told["reason"], told["microseconds_per_step"]),
         run_dir=path,

@@ -76,7 +76,7 @@ class PlannedRun(NamedTuple):
         if before is not None:
             return before
         try:
-            result = self.experiment.train(self.directory, resume=True, callback=on_row)
+            result = self.experiment.train(self.directory, resume=True, callbacks=on_row)
         except Diverged as problem:
             return Trial(self.label, self.seed, read_rows(self.directory), str(problem))
         return Trial(self.label, self.seed, result.history)

@@ -67,7 +67,7 @@ def pretraining_of(asked: Pretrain, model: Architecture, dtype: torch.dtype) -> 
     return RunSettings(
         task=Task(model_for(federation, model, data=asked.data, seed=asked.seed, dtype=dtype)),
         federation=federation,
-        algorithm=FedAvg(),
+        method=FedAvg(),
         rounds=asked.epochs,
         cohort=1,
         work=Work(epochs=1, batch_size=asked.batch_size, lr=asked.lr, weight_decay=asked.weight_decay),
@@ -113,7 +113,7 @@ def _pretrain(asked: Pretrain, name: str, settings: RunSettings, device: str, fo
     tell(f"pre-training {name} for {epochs}{goes_on}, kept in {folder}")
     execution = Execution(engine="serial", threads=1, device=device, checkpoint_every=1)
     try:
-        run(settings, execution, folder, resume=True, callback=_epochs_told(name, asked.epochs, before))
+        run(settings, execution, folder, resume=True, callbacks=_epochs_told(name, asked.epochs, before))
     except Diverged as problem:
         raise ConfigError(
             f"pre-training diverged in epoch {problem.round + 1}: lower its learning rate, as in "

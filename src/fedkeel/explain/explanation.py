@@ -233,7 +233,7 @@ def _as_it_is(algorithm: Algorithm) -> Algorithm:
 def _loads(algorithm: Algorithm) -> tuple[Load, Load, Load, Plan]:
     """Play a round on a tiny vector and count what is sent and kept."""
     x = torch.arange(1.0, 1.0 + _TINY)
-    server, client = algorithm.init(x), algorithm.enlist(x)
+    server, client = algorithm.init(x), algorithm.init_client(x)
     down = algorithm.broadcast(server)
     facts = Facts.of(1, 1.0, x)
     plan = algorithm.plan(down, client, facts)

@@ -37,7 +37,7 @@ def trace(algorithm: Any) -> Trace:
     """Follow one round of a method on symbols."""
     x = name("x")
     taken = {str(given) for _, _, given in knobs_of(algorithm) if isinstance(given, Symbol)}
-    server_template, client_template = algorithm.init(x), algorithm.enlist(name("x⁰"))
+    server_template, client_template = algorithm.init(x), algorithm.init_client(name("x⁰"))
     server = _named(server_template, taken)
     client = _named(client_template, taken)
     sent = algorithm.broadcast(server)

@@ -131,7 +131,7 @@ class Deployment:
         settings = experiment.settings_of(federation, task)
         changed: dict[str, Any] = {}
         if self._method is not None:
-            changed["algorithm"] = self._method
+            changed["method"] = self._method
         if self._reducer is not None:
             changed["reducer"] = self._reducer
         if self._probes:

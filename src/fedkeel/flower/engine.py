@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from fedkeel.common.columns import LEFT_OUT, MEMORY_LOST, RESTARTED
+from fedkeel.common.columns import RESTARTED, SKIPPED, STATE_LOST
 from fedkeel.common.version import __version__
 from fedkeel.core.oracle import Oracle
 from fedkeel.data.samples import Samples
@@ -63,7 +63,7 @@ class NodesEngine:
         reduction = Reduction(self.settings.reducer, request.weights)
         for client in request.clients:
             reduction.add(outcomes.pop(client))
-        remarks = {MEMORY_LOST: sorted(asking.lost)} if asking.lost else {}
+        remarks = {STATE_LOST: sorted(asking.lost)} if asking.lost else {}
         return reduction.result()._replace(remarks=remarks)
 
     def evaluate(self, vectors: Sequence[Vector], buffers: Vector, data: Samples) -> list[dict[str, float]]:
@@ -212,9 +212,9 @@ def committed_versions(history: Sequence[Row], stages: Stages, stage: int) -> di
     for row in history:
         if row.get(RESTARTED):
             found.clear()
-        left_out = {failure["client"] for failure in row.get(LEFT_OUT, ())}
+        skipped = {failure["client"] for failure in row.get(SKIPPED, ())}
         found |= {
-            client: (row["round"] + 1, row["stage"]) for client in row["cohort"] if client not in left_out
+            client: (row["round"] + 1, row["stage"]) for client in row["cohort"] if client not in skipped
         }
     renewed = max((one + 1 for one in range(stage) if not stages.carries(one)), default=0)
     return {client: (version, then < renewed) for client, (version, then) in found.items()}

@@ -1,4 +1,4 @@
-"""A client's memory in a directory of its node: the last two versions, each whole or absent.
+"""A client state in a directory of its node: the last two versions, each whole or absent.
 
 A version is the number of rounds that had been played when it was written, so the server knows from its
 history alone which one counts. The version that a round began with stays beside the one it made: where the
@@ -27,7 +27,7 @@ class MemoryLost(Exception):
 
 
 class MemoryDirectory:
-    """The versions of one client's memory in one run."""
+    """The versions of one client state in one run."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -108,7 +108,7 @@ class ClientNode:
         x0 = self.oracle.point.clone()
         states = panel.begin(x0, self.oracle.layout)
         down = unpacked(algorithm.broadcast(algorithm.init(x0)), tensors, "down", device)
-        template = ClientMemory(algorithm.enlist(x0), panel.first_notes(states))
+        template = ClientMemory(algorithm.init_client(x0), panel.first_notes(states))
         sent = {
             name.removeprefix("memory."): tensor
             for name, tensor in tensors.items()
@@ -171,7 +171,7 @@ def settings_digest(settings: RunSettings, oracle: Oracle) -> str:
     """Return a hash of all that both sides must share: method, work, options, model and its weights."""
     weights = hashlib.sha256(oracle.point.detach().cpu().contiguous().numpy().tobytes()).hexdigest()
     shared = {
-        "algorithm": stable_name(settings.algorithm),
+        "algorithm": stable_name(settings.method),
         "work": stable_name(settings.work),
         "task": settings.task.describe(),
         "probes": [stable_name(probe) for probe in settings.probes],

@@ -26,7 +26,7 @@ class DeployOptions(FrozenModel):
     run_dir: str = Field("runs/deployment", description="Where the server keeps the run.")
     on_loss: Literal["restart", "carry"] = Field(
         "restart",
-        description="What follows when a node lost its client's memory: all clients and the server's state "
+        description="What follows when a node lost its client state: all clients and the server's state "
         "start afresh from the present model, or only that client does.",
     )
     round_seconds: Positive = Field(

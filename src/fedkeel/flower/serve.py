@@ -87,7 +87,7 @@ def _serve(deployment: Deployment, config: RunConfig, link: Link, clock: Clock) 
         experiment.execution().model_copy(update={"engine": NodesEngine.name}),
         run_dir,
         resume=True,
-        callback=_Follower(history, run_dir, status, registry),
+        callbacks=_Follower(history, run_dir, status, registry),
         experiment={**_described(config), "made_from": "a deployment: go on with `fedkeel deploy up`"},
         about=about,
         make_engine=make_engine,

@@ -63,7 +63,7 @@ class FedDyn(Algorithm):
         """Start with a zero linear term."""
         return self.Server(x, zeros_like(x), x, x if self.last_models else None)
 
-    def enlist(self, x0: Vector) -> Client:
+    def init_client(self, x0: Vector) -> Client:
         """Start with a zero linear term."""
         return self.Client(zeros_like(x0), x0 if self.last_models else None)
 

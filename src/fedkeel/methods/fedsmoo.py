@@ -49,7 +49,7 @@ class FedSMOO(Algorithm):
         """Start with zero terms."""
         return self.Server(x, zeros_like(x), zeros_like(x))
 
-    def enlist(self, x0: Vector) -> Client:
+    def init_client(self, x0: Vector) -> Client:
         """Start with zero terms."""
         return self.Client(zeros_like(x0), zeros_like(x0))
 

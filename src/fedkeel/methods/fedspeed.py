@@ -54,7 +54,7 @@ class FedSpeed(Algorithm):
         """Send the model alone."""
         return self.Down(server.x)
 
-    def enlist(self, x0: Vector) -> Client:
+    def init_client(self, x0: Vector) -> Client:
         """Start without a correction."""
         return self.Client(zeros_like(x0))
 

@@ -36,7 +36,7 @@ class MOON(Algorithm):
         broadcast: Vector
         last: Vector
 
-    def enlist(self, x0: Vector) -> Client:
+    def init_client(self, x0: Vector) -> Client:
         """Start without a last model."""
         return self.Client(x0, scalar_like(x0, 0.0))
 

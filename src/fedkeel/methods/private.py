@@ -66,7 +66,7 @@ def is_length(name: str) -> bool:
 
 def keeps_memories(method: Algorithm, x: Vector) -> bool:
     """Tell whether a method's clients keep anything from one round to the next."""
-    return any(True for _ in leaves(method.enlist(x)))
+    return any(True for _ in leaves(method.init_client(x)))
 
 
 def private(

@@ -142,9 +142,9 @@ class Relaxed(Wrapper):
             return self.Server(inner, none, Moves(zeros_like(x), none, none))
         return self.Server(inner, None, None)
 
-    def enlist(self, x0: Vector) -> Client:
+    def init_client(self, x0: Vector) -> Client:
         """Start with x⁰ as the last end model."""
-        return self.Client(self.inner.enlist(x0), x0, scalar_like(x0, 0.0))
+        return self.Client(self.inner.init_client(x0), x0, scalar_like(x0, 0.0))
 
     def broadcast(self, server: Server) -> Down:
         """Send what the inner method sends."""

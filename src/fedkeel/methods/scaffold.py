@@ -47,7 +47,7 @@ class SCAFFOLD(Algorithm):
         """Start with zero control variates."""
         return self.Server(x, zeros_like(x))
 
-    def enlist(self, x0: Vector) -> Client:
+    def init_client(self, x0: Vector) -> Client:
         """Start with a zero control variate."""
         return self.Client(zeros_like(x0))
 

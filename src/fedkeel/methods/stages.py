@@ -30,7 +30,7 @@ class Stage(NamedTuple):
 class Stages(NamedTuple):
     """Methods one after another; x carries over at each change.
 
-    Where two neighbours are the same method with other arguments, the server's and the clients' memories
+    Where two neighbours are the same method with other arguments, the server's and the client states
     carry over too; otherwise they start fresh, with x⁰ the model at the change. `memory` overrides that.
     """
 
@@ -69,11 +69,11 @@ class Stages(NamedTuple):
         return until(history) if callable(until) else round >= until
 
     def carries(self, stage: int) -> bool:
-        """Tell whether memories carry over from a stage to the next."""
+        """Tell whether client states carry over from a stage to the next."""
         before, after = self.parts[stage].method, self.parts[stage + 1].method
         same = _kind(before) == _kind(after)
         if self.memory == "carry" and not same:
-            raise ConfigError(f"memory='carry': {before!r} and {after!r} keep different memories")
+            raise ConfigError(f"memory='carry': {before!r} and {after!r} keep different client states")
         return same and self.memory != "fresh"
 
 
@@ -119,7 +119,7 @@ def on_each(inner: Algorithm | Stages, wrap: Callable[[Algorithm], Algorithm]) -
 def _kind(method: Algorithm) -> tuple[list[type], list[str]]:
     """Return what two methods must share to share memories: their classes and the names of what they keep."""
     x = zeros(2)
-    kept = [name for record in (method.init(x), method.enlist(x)) for name, _ in leaves(record)]
+    kept = [name for record in (method.init(x), method.init_client(x)) for name, _ in leaves(record)]
     classes = [type(method)]
     while (inner := getattr(method, "inner", None)) is not None:
         classes.append(type(inner))

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 
 from fedkeel.common.columns import HistoryColumn
+from fedkeel.common.older import refuse_old_functions
 from fedkeel.core.algorithm import Algorithm, Walk, model_of
 from fedkeel.core.oracle import Passes
 from fedkeel.data.federation import Batch, Federation
@@ -66,8 +67,8 @@ class RoundView(NamedTuple):
     """A finished round, as the server part of a probe sees it.
 
     `before` and `after` are the server's states, `measures` is the cohort's mean of what the probe's client
-    part gave, `memories` are the method's, by drawn position; `row` holds what the round has reported so far;
-    `evaluate` gives the loss and the metrics of a vector on samples.
+    part gave, `client_states` are the method's, by drawn position; `row` holds what the round has reported
+    so far; `evaluate` gives the loss and the metrics of a vector on samples.
     """
 
     run: RunView
@@ -78,7 +79,7 @@ class RoundView(NamedTuple):
     before: Record
     after: Record
     measures: Record
-    memories: Sequence[Record]
+    client_states: Sequence[Record]
     passes: Passes | None
     row: Mapping[str, Any]
     evaluate: Callable[[Vector, Samples | Batch], dict[str, float]]
@@ -125,6 +126,10 @@ class Probe(ABC):
     traces: ClassVar[bool] = False
     keeps: ClassVar[bool] = False
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        refuse_old_functions(cls)
+
     def names(self, layout: Layout) -> tuple[str, ...]:
         """Return the columns it reports, by default all that it declares; None in rounds that it leaves out.
 
@@ -144,14 +149,14 @@ class Probe(ABC):
         return Nothing()
 
     def renew(self, state: Record) -> Record:
-        """Return its state where a new stage begins and the clients' memories start afresh."""
+        """Return its state where a new stage begins and the client states start afresh."""
         return state
 
     def brief(self, state: Record) -> Record:
         """Return what its client part is told in a round."""
         return None
 
-    def enlist(self, state: Record) -> Record:
+    def init_client(self, state: Record) -> Record:
         """Return the notes of a client that never took part."""
         return Nothing()
 

@@ -93,7 +93,7 @@ class Cosine(Probe):
         """Remember how long a model is."""
         return number(len(x0))
 
-    def enlist(self, state: Record) -> Record:
+    def init_client(self, state: Record) -> Record:
         """Start without moves."""
         d = int(state)
         empty = torch.zeros(min(d, self.size), dtype=torch.float32)

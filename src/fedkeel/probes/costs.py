@@ -62,6 +62,6 @@ class Costs(Probe):
         for name, now, total in zip(_SUMS, spent, totals.tolist(), strict=True):
             if counted or name == "bytes":
                 columns |= {f"costs/{name}": now, f"costs/total_{name}": int(total)}
-        columns["costs/client_memory"] = max(nbytes(memory) for memory in seen.memories)
+        columns["costs/client_memory"] = max(nbytes(memory) for memory in seen.client_states)
         columns["costs/server_memory"] = nbytes(seen.after)
         return columns, Totals(totals)

@@ -84,7 +84,7 @@ class Divergence(Probe):
         """Start with every client at x⁰."""
         return Sums(x0, torch.zeros_like(x0, dtype=torch.float64), number(0)) if self.keeps else Nothing()
 
-    def enlist(self, state: Record) -> Record:
+    def init_client(self, state: Record) -> Record:
         """A client that never took part stands at x⁰."""
         return LastModel(state.x0) if self.keeps else Nothing()
 

@@ -36,7 +36,7 @@ class Square(NamedTuple):
 class Diversity(Probe):
     """Σ‖D_i‖² / ‖ΣD_i‖² over the cohort's moves: 1/N where all agree, large where they cancel.
 
-    `of="h_i"` (FedDyn), `of="c_i"` (SCAFFOLD) is the same over all clients' memories of that name. The server
+    `of="h_i"` (FedDyn), `of="c_i"` (SCAFFOLD) is the same over all client states of that name. The server
     keeps their mean, so Σh_i = C·h and only the change of ‖h_i‖² travels; this needs uniform weights.
     Columns: `diversity`, or `diversity/h_i`. Cost: one pass over the model per client and round.
     """
@@ -71,9 +71,9 @@ class Diversity(Probe):
             return
         x = torch.zeros(1)
         if not any(_has(method, self.of, x) for method in run.methods):
-            known = {MOVES} | {n for m in run.methods for n in _names(m.enlist(x)) if _has(m, n, x)}
+            known = {MOVES} | {n for m in run.methods for n in _names(m.init_client(x)) if _has(m, n, x)}
             raise ConfigError(
-                f"diversity(of={self.of!r}): no client of {_shown(run.methods)} keeps that memory with its "
+                f"diversity(of={self.of!r}): no client of {_shown(run.methods)} keeps that state with its "
                 f"mean at the server; {did_you_mean(self.of, known)}"
             )
         if not run.uniform:
@@ -127,7 +127,7 @@ def _names(record: Record) -> list[str]:
 
 
 def _has(method: Algorithm, name: str, x: Vector) -> bool:
-    kept = name in _names(method.enlist(x))
+    kept = name in _names(method.init_client(x))
     return kept and name.removesuffix("_i") != name and name.removesuffix("_i") in _names(method.init(x))
 
 

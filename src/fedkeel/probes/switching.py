@@ -125,7 +125,7 @@ class Switching(Probe):
             return None
         return Reference(state.optimum, state.start, state.values[-1:])
 
-    def enlist(self, state: Record) -> Record:
+    def init_client(self, state: Record) -> Record:
         """A client's gap is not known at first."""
         return Nothing() if self.reference == SERVER else ClientGap(number(0), number(-1))
 

@@ -108,7 +108,7 @@ class CallbackList:
     """All callbacks of a run, called in order: best model, recorder, the user's own, progress."""
 
     def __init__(self, given: CallbackLike | Sequence[CallbackLike] | None) -> None:
-        self.given = _listed(given)
+        self.given = listed(given)
         for one in self.given:
             _check(one)
 
@@ -166,7 +166,8 @@ class CallbackList:
         return next((_name(one) for one, returned in returned_by if _is_true(returned)), None)
 
 
-def _listed(given: Any) -> list[Any]:
+def listed(given: Any) -> list[Any]:
+    """Return callbacks as a list, whether one, several or none are given."""
     if given is None:
         return []
     return list(given) if isinstance(given, list | tuple) else [given]
@@ -176,17 +177,17 @@ def _check(one: object) -> None:
     """Refuse what hears nothing, and methods that nobody would call."""
     if isinstance(one, type):
         raise ConfigError(
-            f"callback = {one.__name__}: that is a class: give an object, as in {one.__name__}(…)"
+            f"callbacks: {one.__name__}: that is a class: give an object, as in {one.__name__}(…)"
         )
     words = [name for name in dir(type(one)) if name.startswith("on_")]
     for word in words:
         if word not in _METHODS:
             raise ConfigError(
-                f"callback {type(one).__name__}: nobody calls {word!r}; {did_you_mean(word, _METHODS)}"
+                f"callbacks: {type(one).__name__}: nobody calls {word!r}; {did_you_mean(word, _METHODS)}"
             )
     if not words and not callable(one):
         raise ConfigError(
-            f"callback = {one!r}: give a function of a round's row, or an object with {', '.join(_METHODS)}"
+            f"callbacks: {one!r}: give a function of a round's row, or an object with {', '.join(_METHODS)}"
         )
 
 

@@ -28,11 +28,12 @@ from torch import Tensor
 from fedkeel.common.errors import StorageError
 from fedkeel.common.files import create, read_whole, refuse_link, storage_errors, sync, sync_directory
 from fedkeel.common.jsonfiles import Shape, fitting, parse_object
+from fedkeel.common.older import file_now, index_now
 from fedkeel.running import segments
 from fedkeel.running.row_files import RunKey
 from fedkeel.running.store import Store
 
-_SERVER, _MEMORIES, _INDEX = "server.safetensors", "memories.safetensors", "checkpoint.json"
+_SERVER, _STATES, _INDEX = "server.safetensors", "client_states.safetensors", "checkpoint.json"
 _KEPT = 2
 
 
@@ -50,21 +51,21 @@ class _IndexShape(Shape):
     values: dict[str, Any]
     sha256: dict[str, str]
     segments: list[list[str | int]]
-    left_out: int = 0
+    not_kept: int = 0
     run: str | None = None  # this and the round: None in those that are older
     round: int | None = None
 
 
 class Loaded(NamedTuple):
-    """A checkpoint as read: plain values, named tensors, and the clients' memories one after another.
+    """A checkpoint as read: plain values, named tensors, and the client states one after another.
 
-    `left_out` is the number of memories that there were and that it does not hold.
+    `not_kept` is the number of memories that there were and that it does not hold.
     """
 
     values: dict[str, Any]
     tensors: dict[str, Tensor]
     memories: Iterator[tuple[int, dict[str, Tensor]]]
-    left_out: int
+    not_kept: int
 
 
 class Checkpoints:
@@ -84,7 +85,7 @@ class Checkpoints:
         *,
         memories: bool = True,
     ) -> None:
-        """Write the checkpoint after `round` rounds, with the clients' memories or without."""
+        """Write the checkpoint after `round` rounds, with the client states or without."""
         name = f"round-{round:08d}"
         if name == self.latest:
             return
@@ -94,11 +95,11 @@ class Checkpoints:
             temporary = self._fresh(f".{name}.tmp")
             hashes = {_SERVER: _write(temporary / _SERVER, save(_plain(tensors)))}
             if moved:
-                sha256 = segments.write(temporary / _MEMORIES, store, moved)
+                sha256 = segments.write(temporary / _STATES, store, moved)
                 kept = [*kept, Segment(name, sha256, np.array(sorted(moved)))]
             listed = [[segment.folder, segment.sha256, len(segment.clients)] for segment in kept]
-            left_out = 0 if memories else len(store)
-            index = {"values": dict(values), "sha256": hashes, "segments": listed, "left_out": left_out}
+            not_kept = 0 if memories else len(store)
+            index = {"values": dict(values), "sha256": hashes, "segments": listed, "not_kept": not_kept}
             index |= {"round": round, "run": "" if self.run is None else self.run.sha256}
             _write(temporary / _INDEX, json.dumps({**index, "own": _digest(index)}).encode())
             sync_directory(temporary)
@@ -141,7 +142,7 @@ class Checkpoints:
         index = parse_object(read_whole(folder / _INDEX))
         if index.pop("own", None) != _digest(index):
             raise ValueError(f"{_INDEX} does not match its hash")
-        fitting(index, _IndexShape)
+        index = fitting(index_now(index), _IndexShape)
         if folder.name != f"round-{index.get('round', index['values'].get('round', 0)):08d}":
             raise ValueError("it is the checkpoint of another round")
         if self.run is not None and not self._is_ours(index.get("run")):
@@ -152,7 +153,7 @@ class Checkpoints:
             for name, sha256, _ in index["segments"]
         ]
         self._segments, self.latest = found, folder.name
-        return Loaded(index["values"], tensors, self._newest(found), index.get("left_out", 0))
+        return Loaded(index["values"], tensors, self._newest(found), index.get("not_kept", 0))
 
     def _is_ours(self, run: str | None) -> bool:
         """Tell whether a checkpoint is of this run; a run that is older than such marks has some without."""
@@ -169,7 +170,7 @@ class Checkpoints:
             seen.update(segment.clients.tolist())
 
     def _memories(self, folder: str) -> Path:
-        return self.path / folder / _MEMORIES
+        return file_now(self.path / folder / _STATES)
 
     def _fresh(self, name: str) -> Path:
         """Return a new empty directory; that of all checkpoints is made durable when it is made."""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from fedkeel.common.client_table import OWN_TEST, TRAINING, ClientTable
-from fedkeel.common.columns import LEFT_OUT
+from fedkeel.common.columns import SKIPPED
 from fedkeel.data.federation import Federation
 from fedkeel.data.samples import Rows, Samples
 from fedkeel.running.round import Row
@@ -17,7 +17,7 @@ def evaluate_clients(
 ) -> ClientTable:
     """Return how a model does on each client's own test set, or on its training data where it has none."""
     visits = Counter(client for row in history for client in row["cohort"])
-    visits.subtract(failure["client"] for row in history for failure in row.get(LEFT_OUT, ()))
+    visits.subtract(failure["client"] for row in history for failure in row.get(SKIPPED, ()))
     rows = []
     for client in range(len(federation)):
         trained_on = federation.rows(client)

@@ -38,11 +38,11 @@ def result_of(
         told = manifest["engine_choice"]
         choice = choice._replace(reason=told["reason"], figures=told["microseconds_per_step"])
     return Result(
-        method=repr(settings.algorithm),
+        method=repr(settings.method),
         history=session.history,
         trained=context.oracle.trained(context.model(state), state.buffers).eval(),
         server=state.server,
-        memories=MethodMemories(session.store),
+        client_states=MethodMemories(session.store),
         manifest=manifest,
         choice=choice,
         run_dir=path,

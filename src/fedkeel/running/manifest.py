@@ -97,11 +97,11 @@ def identity_of(context: RunContext) -> dict[str, Any]:
     """Return what two runs must share to be the same: everything that decides their numbers."""
     settings, oracle = context.settings, context.oracle
     stages = settings.stages
-    algorithm: Algorithm | Stages = stages if len(stages.parts) > 1 else stages.parts[0].method
+    method: Algorithm | Stages = stages if len(stages.parts) > 1 else stages.parts[0].method
     identity: dict[str, Any] = {
         "task": {**settings.task.describe(), **_weights(oracle)},
         "federation": settings.federation.fingerprint(),
-        "algorithm": stable_name(algorithm),
+        "method": stable_name(method),
         "work": _name_of_work(settings.work),
         **settings.plain,
         "evaluate_on": settings.evaluated_on,
@@ -146,7 +146,7 @@ def describe(manifest: Mapping[str, Any]) -> dict[str, Any]:
     identity = manifest["identity"]
     return {
         "made_from": "Python: resume with fedkeel.train(…, run_dir=…, resume=True)",
-        "method": identity["algorithm"],
+        "method": identity["method"],
         "rounds": manifest["rounds"],
         "cohort": identity["cohort"],
         "seed": identity["seed"],

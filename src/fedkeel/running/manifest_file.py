@@ -15,7 +15,7 @@ _Count = Annotated[int, Field(ge=1)]
 class _Identity(Shape):
     task: dict[str, Any]
     federation: Any
-    algorithm: str
+    method: str
     work: str
     cohort: int | float
     sampling: str

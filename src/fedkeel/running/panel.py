@@ -71,16 +71,18 @@ class ProbePanel(NamedTuple):
         return ClientProbes(self.probes, due, RecordList(*briefs))
 
     def memory(
-        self, stored: ClientMemory | None, states: RecordList, enlist: Callable[[], Record]
+        self, stored: ClientMemory | None, states: RecordList, init_client: Callable[[], Record]
     ) -> ClientMemory:
         """Return what a client works with, from what the store holds of it."""
         if stored is None:
-            return ClientMemory(enlist(), self.first_notes(states))
-        return stored._replace(method=enlist()) if stored.method is None else stored
+            return ClientMemory(init_client(), self.first_notes(states))
+        return stored._replace(method=init_client()) if stored.method is None else stored
 
     def first_notes(self, states: RecordList) -> RecordList:
         """Return the notes of a client that never took part."""
-        return RecordList(*(probe.enlist(state) for probe, state in zip(self.probes, states, strict=True)))
+        return RecordList(
+            *(probe.init_client(state) for probe, state in zip(self.probes, states, strict=True))
+        )
 
     def only_notes(self, store: Mapping[int, ClientMemory]) -> dict[int, ClientMemory]:
         """Return what stays of the clients where the methods' memories start afresh: the notes."""
@@ -88,7 +90,7 @@ class ProbePanel(NamedTuple):
         return {client: memory for client, memory in kept.items() if worth_keeping(memory)}
 
     def restored(self, template: ClientMemory, tensors: Mapping[str, Tensor]) -> ClientMemory:
-        """Return a client's memory from its named tensors; with notes alone the method's part is fresh."""
+        """Return a client state from its named tensors; with notes alone the method's part is fresh."""
         kept = any(name.startswith("method.") for name in tensors)
         fresh = not kept and next(leaves(template.method), None) is not None
         memory: ClientMemory = rebuild(template._replace(method=None) if fresh else template, tensors)

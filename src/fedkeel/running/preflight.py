@@ -102,7 +102,7 @@ def _check_objectives(settings: RunSettings, oracle: Oracle, batch: Batch, retur
     """Refuse methods whose own part of the loss asks for one tensor of outputs."""
     for method, _ in settings.played_stages.parts:
         x = oracle.point.clone()
-        plan = method.plan(method.broadcast(method.init(x)), method.enlist(x), Facts.of(1, 1.0, x))
+        plan = method.plan(method.broadcast(method.init(x)), method.init_client(x), Facts.of(1, 1.0, x))
         if plan.objective is None:
             continue
         try:
@@ -298,7 +298,7 @@ def _asked_of_walk(method: Algorithm, x: Vector) -> str | None:
             asked.append("the sum of a walk's rates (its length or mean direction)")
             return one
 
-    down, memory, facts = method.broadcast(method.init(x)), method.enlist(x), Facts.of(1, 1.0, x)
+    down, memory, facts = method.broadcast(method.init(x)), method.init_client(x), Facts.of(1, 1.0, x)
     plan = method.plan(down, memory, facts)
     if plan.momentum is not None:
         return "a momentum of its own in every step"
@@ -310,7 +310,7 @@ def _asked_of_walk(method: Algorithm, x: Vector) -> str | None:
 def _first_plan(method: Algorithm, x: Vector, facts: Facts | None = None) -> Plan:
     """Return what a method plans for a client in the first round; by default for one of mean size."""
     facts = Facts.of(1, 1.0, x) if facts is None else facts
-    return method.plan(method.broadcast(method.init(x)), method.enlist(x), facts)
+    return method.plan(method.broadcast(method.init(x)), method.init_client(x), facts)
 
 
 def check_momentum(settings: RunSettings, oracle: Oracle) -> None:

@@ -126,7 +126,7 @@ def _reads_facts(method: Algorithm, x: Vector) -> bool:
             return super().__getitem__(index)
 
     one = scalar_like(x, 1.0)
-    facts, down, memory = Noted(one, one), method.broadcast(method.init(x)), method.enlist(x)
+    facts, down, memory = Noted(one, one), method.broadcast(method.init(x)), method.init_client(x)
     plan = method.plan(down, memory, facts)
     dual = plan.sharp.dual if isinstance(plan.sharp, Sharp) else None
     method.finish(Walk(plan.start, plan.start, one, one, None, dual, x), down, memory, facts)

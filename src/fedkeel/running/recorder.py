@@ -68,11 +68,11 @@ class Recorder(Callback):
         directory: RunDirectory,
         every: int | None = None,
         *,
-        keep_memories: bool = True,
+        keep_client_states: bool = True,
         best: BestKeeper | None = None,
     ) -> None:
         self.session, self.directory, self.path, self.best = session, directory, directory.path, best
-        self.every, self.keep_memories = every, keep_memories
+        self.every, self.keep_client_states = every, keep_client_states
         self.manifest: dict[str, Any] = {}
         self.checkpoints = Checkpoints(directory.path)
         self.requests = RunRequests(directory.path)
@@ -101,7 +101,7 @@ class Recorder(Callback):
         """
         write_end(self.directory, self.manifest, result)
         with uninterrupted():
-            self.checkpoints.finish(goes_on=self.keep_memories or not self.session.finished)
+            self.checkpoints.finish(goes_on=self.keep_client_states or not self.session.finished)
         self.directory.close()
 
     def restore_or_begin(
@@ -142,11 +142,11 @@ class Recorder(Callback):
         rounds = session.context.settings.rounds
         if done > rounds:
             raise ConfigError(f"rounds = {rounds}: {self.directory.path} holds {done} rounds: give more")
-        if loaded is not None and loaded.left_out and done < rounds:
+        if loaded is not None and loaded.not_kept and done < rounds:
             raise ConfigError(
                 f"rounds = {rounds}: the run in {self.directory.path} ended after round {done}, and its "
-                f"clients' memories were not kept: train all {rounds} rounds in another directory; a run "
-                "that is to go on later keeps them with keep_memories=True (--keep-memories)"
+                f"client states were not kept: train all {rounds} rounds in another directory; a run "
+                "that is to go on later keeps them with keep_client_states=True (--keep-client-states)"
             )
         session.history[:] = self.directory.keep_rows(
             done, None if loaded is None else loaded.values.get("rows")
@@ -172,7 +172,7 @@ class Recorder(Callback):
         if self.best is not None:
             values["best"] = self.best.values()
             tensors |= {f"best.{name}": tensor for name, tensor in self.best.tensors().items()}
-        memories = self.keep_memories or not session.finished
+        memories = self.keep_client_states or not session.finished
         with uninterrupted():
             self._append()
             self.directory.sync_rows()
@@ -210,7 +210,7 @@ def unpack(session: Session, loaded: Loaded) -> RunState:
     server = rebuild(method.init(x0), _below("server.", tensors))
     begun = panel.begin(x0, context.oracle.layout)
     probes = rebuild(begun, {**dict(leaves(begun)), **_below("probes.", tensors)})
-    template = ClientMemory(method.enlist(x0), panel.first_notes(probes))
+    template = ClientMemory(method.init_client(x0), panel.first_notes(probes))
     for client, memory in loaded.memories:
         placed = {name: tensor.to(device) for name, tensor in memory.items()}
         session.store.commit({client: panel.restored(template, placed)})

@@ -60,7 +60,7 @@ class BestRound:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What a run gives: a row per round, the trained model, the server's state, the clients' memories.
+    """What a run gives: a row per round, the trained model, the server's state, the client states.
 
     `best` is the best round, None where no round was evaluated; `choice` is which engine ran it and why;
     `stopped_by` names the callback that ended it early; `columns` is what the run's probes declare of theirs.
@@ -71,7 +71,7 @@ class Result:
     history: list[Row]
     trained: Trained
     server: Record
-    memories: Mapping[int, Record]
+    client_states: Mapping[int, Record]
     manifest: Mapping[str, Any]
     choice: Choice
     run_dir: Path | None = None

@@ -1,6 +1,6 @@
 """Going back from a divergence: the round is played again from the state before it, with smaller steps.
 
-The state before a round and the clients' memories are those of the last finished round, so nothing has to be
+The state before a round and the client states are those of the last finished round, so nothing has to be
 kept for it. Smaller steps stay: what is recorded in the rows decides them, so a resumed run goes on with the
 same ones, to the bit. To find a divergence while the state before is still good, the model and the training
 loss have limits here, far above what a run that learns ever shows. A model of a finite norm that has grown a

@@ -6,7 +6,7 @@ import math
 import time
 from typing import Any, NamedTuple
 
-from fedkeel.common.columns import ATTACK_SUCCESS, LEFT_OUT, LOST_WORKERS, VALIDATION
+from fedkeel.common.columns import ATTACK_SUCCESS, LOST_WORKERS, SKIPPED, VALIDATION
 from fedkeel.common.errors import Diverged, TooFewClients
 from fedkeel.core.algorithm import Algorithm, model_of
 from fedkeel.core.oracle import Oracle
@@ -30,7 +30,7 @@ _SHOWN_FAILURES = 5
 
 
 class RunState(NamedTuple):
-    """All that the next round depends on, but for the clients' memories: what a checkpoint holds."""
+    """All that the next round depends on, but for the client states: what a checkpoint holds."""
 
     round: int
     stage: int
@@ -130,7 +130,7 @@ def prepare(context: RunContext, state: RunState, rate: float = 1.0) -> RoundReq
         clients,
         context.population.weigh(clients),
         context.panel.at_clients(state.probes, state.round, settings.rounds),
-        _shapes(context, state) if settings.leaves_out else None,
+        _shapes(context, state) if settings.skips_failed else None,
         state.stage,
         rate_factor=rate,
     )
@@ -154,8 +154,8 @@ def _shapes(context: RunContext, state: RunState) -> UploadShapes | None:
 
 def accepted_clients(request: RoundRequest, result: CohortResult) -> list[int]:
     """Return the clients of a round whose results count, in drawn order."""
-    left_out = {failure.client for failure in result.left_out}
-    return [client for client in request.clients if client not in left_out]
+    skipped = {failure.client for failure in result.skipped}
+    return [client for client in request.clients if client not in skipped]
 
 
 def check_quorum(context: RunContext, request: RoundRequest, result: CohortResult) -> None:
@@ -164,11 +164,11 @@ def check_quorum(context: RunContext, request: RoundRequest, result: CohortResul
     answered, needed = len(result.clients), settings.quorum(drawn)
     if answered >= needed:
         return
-    diverged = [failure.diverged for failure in result.left_out]
+    diverged = [failure.diverged for failure in result.skipped]
     if diverged[0] is not None and None not in diverged:
         raise diverged[0]
-    told = "; ".join(f"client {one.client}: {one.reason}" for one in result.left_out[:_SHOWN_FAILURES])
-    more = len(result.left_out) - _SHOWN_FAILURES
+    told = "; ".join(f"client {one.client}: {one.reason}" for one in result.skipped[:_SHOWN_FAILURES])
+    more = len(result.skipped) - _SHOWN_FAILURES
     raise TooFewClients(
         f"round {request.round}: {answered} of {drawn} clients answered, and min_clients = "
         f"{settings.min_clients} asks for {needed} ({told}{f'; and {more} more' if more > 0 else ''})"
@@ -180,7 +180,7 @@ def memories_of(
 ) -> list[ClientMemory]:
     """Return what the cohort's clients work with; those that never took part start with fresh memories."""
     return [
-        context.panel.memory(store.get(client), state.probes, lambda: request.algorithm.enlist(state.x0))
+        context.panel.memory(store.get(client), state.probes, lambda: request.algorithm.init_client(state.x0))
         for client in request.clients
     ]
 
@@ -234,8 +234,8 @@ def describe(context: RunContext, finished: FinishedRound, scores: Row) -> Row:
     }
     if context.settings.attack is not None:
         row["hostile"] = sum(client in context.settings.hostile for client in request.clients)
-    if result.left_out:
-        row[LEFT_OUT] = [{"client": one.client, "reason": one.reason} for one in result.left_out]
+    if result.skipped:
+        row[SKIPPED] = [{"client": one.client, "reason": one.reason} for one in result.skipped]
     if result.lost_workers:
         row[LOST_WORKERS] = list(result.lost_workers)
     return row
@@ -278,7 +278,7 @@ def report(context: RunContext, finished: FinishedRound, row: Row) -> tuple[Colu
         before=before.server,
         after=after.server,
         measures=result.measures,
-        memories=[client.memory.method for client in result.clients],
+        client_states=[client.memory.method for client in result.clients],
         passes=result.passes,
         row=row,
         evaluate=lambda vector, data: context.engine.evaluate([vector], after.buffers, as_samples(data))[0],

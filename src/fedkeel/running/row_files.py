@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from fedkeel.common.errors import StorageError
 from fedkeel.common.files import read_whole
 from fedkeel.common.jsonfiles import Shape, fitting, json_text, parse_object
+from fedkeel.common.older import identity_before, row_now
 
 _CHECK = b', "check": "'
 _END = b'"}'
@@ -56,7 +57,7 @@ class RunKey(NamedTuple):
 
     @classmethod
     def _of(cls, manifest: Mapping[str, Any], more: str) -> RunKey:
-        identity = json.dumps(manifest["identity"], sort_keys=True)
+        identity = json.dumps(identity_before(manifest["identity"]), sort_keys=True)
         return cls(hashlib.sha256((identity + more).encode()).hexdigest(), "format" not in manifest)
 
     def check(self, body: bytes) -> bytes:
@@ -135,7 +136,7 @@ def _parse(line: bytes, key: RunKey) -> dict[str, Any]:
         raise ValueError("it does not match its checksum, so it was damaged or is of another run")
     else:
         row = json.loads(body + b"}")
-    return row
+    return row_now(row)
 
 
 def _expanded(content: bytes) -> bytes:

@@ -12,6 +12,7 @@ from fedkeel.common.columns import LOST_WORKERS
 from fedkeel.common.errors import StorageError
 from fedkeel.common.files import read_whole
 from fedkeel.common.jsonfiles import Shape, fitting, parse_object, read_object
+from fedkeel.common.older import manifest_now
 from fedkeel.running.manifest_file import ManifestShape
 from fedkeel.running.row_files import FoundLines, RowLine, RunKey, read_lines
 
@@ -42,7 +43,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
         raise StorageError(f"{path}: a file, not the directory of a run; `fedkeel runs` lists runs")
     if not (path / MANIFEST).exists():
         raise StorageError(f"{path}: no run here (manifest.json is missing); `fedkeel runs` lists runs")
-    return read_object(path / MANIFEST, RESTORE, ManifestShape)
+    return read_object(path / MANIFEST, RESTORE, ManifestShape, manifest_now)
 
 
 def read_experiment(path: Path) -> str:

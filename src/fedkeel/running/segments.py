@@ -1,4 +1,4 @@
-"""Many clients' memories in one safetensors file, written and read as a stream.
+"""Many client states in one safetensors file, written and read as a stream.
 
 Memories of one shape are stacked leaf by leaf: `memory.0.c_i` has one row per client, `clients.0` says whose.
 Memory use does not grow with the number of clients, nor does the

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
-from fedkeel.common.columns import MEMORY_LOST, RESTARTED, ROLLED_BACK
+from fedkeel.common.columns import RESTARTED, ROLLED_BACK, STATE_LOST
 from fedkeel.common.errors import Diverged
 from fedkeel.common.interrupts import uninterrupted
 from fedkeel.core.oracle import Oracle, device_of
@@ -34,7 +34,7 @@ EngineMaker = Callable[[RunSettings, Oracle], Engine]
 
 
 class Session:
-    """A run in progress: the state, the clients' memories and the history, always of the same round."""
+    """A run in progress: the state, the client states and the history, always of the same round."""
 
     def __init__(self, context: RunContext, state: RunState) -> None:
         self.context, self.state = context, state
@@ -70,7 +70,7 @@ class Session:
             if rollbacks.events:
                 row[ROLLED_BACK] = rollbacks.events
             if lost:
-                row.update({MEMORY_LOST: lost, RESTARTED: True})
+                row.update({STATE_LOST: lost, RESTARTED: True})
             row["seconds"] = time.perf_counter() - started
             with uninterrupted():
                 self.state = outcome.state
@@ -99,7 +99,7 @@ class Session:
             self._start_afresh(stage + 1)
 
     def _start_afresh(self, stage: int) -> None:
-        """Begin a stage with the present model: the server's and the clients' memories are new."""
+        """Begin a stage with the present model: the server's and the client states are new."""
         panel, x = self.context.panel, self.context.model(self.state)
         server = self.context.stages.parts[stage].method.init(x)
         notes, probes = panel.only_notes(self.store), panel.renew(self.state.probes)

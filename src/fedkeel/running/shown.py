@@ -56,7 +56,7 @@ def shown_run(settings: RunSettings, progress: bool | None) -> Iterator[list[Cal
     elif progress is False or (progress is None and not is_watched()):
         yield []
     else:
-        with RunProgress([repr(settings.algorithm)], settings.rounds, stderr=True) as display:
+        with RunProgress([repr(settings.method)], settings.rounds, stderr=True) as display:
             yield [ShowProgress(display, settings.rounds)]
 
 

@@ -1,4 +1,4 @@
-"""The clients' memories between rounds: only clients that took part cost anything.
+"""The client states between rounds: only clients that took part cost anything.
 
 Memories stay in RAM up to a budget; past it those of the clients that took part longest ago lie in a
 memory-mapped file. Where a memory lies changes no bit of it.
@@ -68,7 +68,7 @@ class Store(Mapping[int, Record]):
         return len(self._in_file)
 
     def kind(self, client: int) -> Hashable:
-        """Return the shape of a client's memory, without reading it from the file."""
+        """Return the shape of a client state, without reading it from the file."""
         return kind_of(self._in_ram[client]) if client in self._in_ram else self._in_file[client][0].kind
 
     def commit(self, memories: Mapping[int, Record]) -> None:

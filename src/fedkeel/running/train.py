@@ -7,9 +7,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal
-
-import torch
+from typing import Any, Never, TypeVar
 
 from fedkeel.attacks import Attack
 from fedkeel.common.errors import ConfigError, Diverged, FedkeelError, Stopped, StorageError
@@ -21,10 +19,10 @@ from fedkeel.core.work import Work
 from fedkeel.data.federation import Federation
 from fedkeel.methods.stages import Stages
 from fedkeel.probes.base import Probe
-from fedkeel.reducers import Mean, Reducer
 from fedkeel.running.best import BestKeeper
 from fedkeel.running.callbacks import CallbackLike, CallbackList
 from fedkeel.running.ending import result_of, with_clients
+from fedkeel.running.from_0_1 import refuse_old
 from fedkeel.running.manifest import evaluated_as_before, manifest_of, plain_settings
 from fedkeel.running.recorder import Recorder, Unrecorded
 from fedkeel.running.result import Result
@@ -32,144 +30,101 @@ from fedkeel.running.run_directory import RunDirectory, read_manifest
 from fedkeel.running.selection import columns_of, warning_of
 from fedkeel.running.session import EngineMaker, Session, open_session
 from fedkeel.running.shown import shown_run
-from fedkeel.settings.faults import Faults
-from fedkeel.settings.options import Execution
+from fedkeel.settings.arguments import Aggregation, Bernoulli, Failures
+from fedkeel.settings.options import Evaluation, Execution
 from fedkeel.settings.run_settings import RunSettings
+
+T = TypeVar("T")
 
 
 def train(
     task: Task,
     federation: Federation,
-    algorithm: Algorithm | Stages,
+    method: Algorithm | Stages,
     *,
     rounds: int,
-    cohort: int | float,
+    cohort: int | float | Bernoulli,
     work: Work,
     seed: int = 0,
-    engine: str = "auto",
+    aggregation: Aggregation | None = None,
+    attack: Attack | None = None,
+    evaluation: Evaluation | None = None,
+    failures: Failures | None = None,
+    execution: Execution | None = None,
     run_dir: str | Path | None = None,
     resume: bool = False,
-    sampling: Literal["fixed", "bernoulli"] = "fixed",
-    weighting: Literal["uniform", "samples"] = "uniform",
-    reducer: Reducer | None = None,
-    attack: Attack | None = None,
-    eval_every: int = 1,
-    evaluate_on: Literal["test", "clients", "nothing"] | None = None,
-    checkpoint_every: int | None = None,
-    keep_memories: bool = False,
-    threads: int | None = None,
-    workers: int | None = None,
-    address: str | None = None,
-    num_cpus: float | None = None,
-    num_gpus: float | None = None,
-    device: str | torch.device = "cpu",
     probes: Sequence[Probe] = (),
-    on_client_error: Literal["stop", "leave_out"] = "stop",
-    min_clients: int | float = 1,
-    client_seconds: float | None = None,
-    max_upload_norm: float | None = None,
-    faults: Faults | None = None,
-    on_divergence: Literal["stop", "rollback"] = "stop",
-    rollback_factor: float = 0.1,
-    rollback_tries: int = 5,
-    callback: CallbackLike | Sequence[CallbackLike] | None = None,
-    callbacks: CallbackLike | Sequence[CallbackLike] | None = None,
+    callbacks: CallbackLike | Sequence[CallbackLike] = (),
     progress: bool | None = None,
-    experiment: Mapping[str, Any] | None = None,
+    **old: Never,
 ) -> Result:
     """Train a task over a federation with a method.
 
     Args:
         task: model, loss and metrics. The given module is never changed.
         federation: the clients' data, and a test set to evaluate on, if any.
-        algorithm: a method, a plug-in on one, or `stages(...)`.
-        rounds: communication rounds in all; with `resume`, a larger number goes on from a finished run.
-        cohort: clients per round: a count (int) or a fraction (float).
-        work: a client's local work.
-        seed: all randomness of the run comes from here; no global state is read or left changed.
-        engine: "serial", "stacked", "stacked-uncompiled", "processes", "ray" (needs `fedkeel[ray]`), or
-            "auto" to take what suits the run on this machine.
-        run_dir: where to keep the run; without it nothing is written.
-        resume: go on from what `run_dir` holds, or start where it holds nothing.
-        sampling: "fixed" draws exactly the cohort, "bernoulli" each client with that probability.
-        weighting: "uniform", or by number of "samples".
-        reducer: what stands between uploads and server; `Mean()` by default. `TrimmedMean(0.2)`, `Krum(0.2)`
-            and others hold out against hostile clients.
-        attack: what a share of the clients does to the others, as `SignFlip(share=0.2)`; for simulation.
-        eval_every: evaluate the model after every so many rounds, and after the last.
-        evaluate_on: "test" evaluates it on the test set, "clients" on all clients' data, which may take
-            longer than the training; by default on the test set, and on "nothing" where there is none.
-        checkpoint_every: rounds between checkpoints; by default one every 20 seconds.
-        keep_memories: keep what the clients remember when the run is finished. Without it a method whose
-            clients remember something cannot go on with more rounds later; the other methods can.
-        threads: threads of a local step; by default from the size of a step.
-        workers: processes of the engine "processes", and of "ray" on this machine; by default one per core.
-        address: cluster of the engine "ray", as "head:6379" or "auto"; by default Ray is started here,
-            and ended with the run.
-        num_cpus: CPUs that a client takes of a node of the engine "ray"; by default as many as `threads`.
-        num_gpus: GPUs that a client takes of a node; 0.25 lets four clients share one. By default none.
-        device: where the model and its vectors live.
-        probes: diagnostics beside the ones that are always on, as in `[fk.probes.Divergence(every=5)]`.
-        on_client_error: what a client does to the run that fails (an exception, NaN or infinite values, a
-            wrong shape, a deadline): "stop" it, or "leave_out" that client; the row says `left_out`.
-        min_clients: with "leave_out", the clients that must answer in a round: a count, or a fraction of
-            those drawn. With fewer the run ends with `TooFewClients`.
-        client_seconds: a client that takes longer for its round has failed.
-        max_upload_norm: a client that sends more than this, by norm, has failed.
-        faults: clients that fail on purpose, as in `fk.Faults(drop=0.1)`; needs "leave_out".
-        on_divergence: "stop" ends a run whose model or loss turns NaN or infinite; "rollback" plays the round
-            again from the state before it, with smaller local steps from then on; the row says `rolled_back`.
-        rollback_factor: the factor on the local learning rate from each rollback on.
-        rollback_tries: how many rollbacks a run may have.
-        callback: called with each round's row; it may return True to end the run. Or a `Callback`, as
-            `EarlyStop(patience=5)`; or a list of them.
-        callbacks: the same, for those who write it so.
-        progress: show how far it is. By default only on a terminal (on stderr) and in a notebook.
-        experiment: what `experiment.toml` shall hold, where the run comes from a file.
+        method: a method, a plug-in on one, or `stages(...)`.
+        rounds: total number of communication rounds; with `resume`, a larger number continues a finished run.
+        cohort: clients per round: a count (int), a fraction (float), or `Bernoulli(10)`, where each client
+            takes part with the same probability and a round has ten on average.
+        work: local training of a client.
+        seed: all randomness of the run comes from the seed; no global state is read or changed.
+        aggregation: how uploads are combined: `Aggregation(weighting="samples", reducer=TrimmedMean(0.2))`
+            weights clients by their number of samples and tolerates some malicious clients. By default the
+            mean over clients with equal weights.
+        attack: what a share of malicious clients does, as `SignFlip(share=0.2)`; for simulation.
+        evaluation: when and on what the model is evaluated: `Evaluation(every=10, on="clients")`. By default
+            after every round on the test set, or on nothing if there is none. The last round is always
+            evaluated. On all clients' data, evaluation may take longer than training.
+        failures: what happens when clients fail or the model diverges. `Failures("skip", min_clients=0.5)`
+            skips a client that fails (an exception, NaN or infinite values, a wrong shape, a deadline) and
+            notes it in the row as `skipped`; with fewer clients the run ends with `TooFewClients`.
+            `Failures(on_divergence="rollback")` repeats a round that diverges with a smaller local learning
+            rate. `Failures("skip", faults=Faults(drop=0.1))` simulates failures. By default any failure stops
+            the run.
+        execution: how the run is executed: `Execution("stacked")`, `Execution("processes", workers=4)`,
+            `Execution(device="cuda")`, `Execution(checkpoint_every=10)`. By default the engine is chosen for
+            this run and this machine, and a checkpoint is written every 20 seconds.
+        run_dir: where to keep the run; by default nothing is written.
+        resume: continue the run in `run_dir`, or start it if there is none.
+        probes: further diagnostics, as in `[fk.probes.Divergence(every=5)]`.
+        callbacks: a function that is called with each round's row and may return True to end the run, a
+            `Callback`, as `EarlyStop(patience=5)`, or a list of these.
+        progress: show progress. By default only on a terminal (on stderr) and in a notebook.
+        old: nothing: an argument of version 0.1 is refused with a message that says what it is now.
     """
+    refuse_old(old)
+    drawn = cohort.described() if isinstance(cohort, Bernoulli) else {"cohort": cohort}
+    evaluated = _value("evaluation", evaluation, Evaluation)
     settings = RunSettings(
         task=task,
         federation=federation,
-        algorithm=algorithm,
+        method=method,
         rounds=rounds,
-        cohort=cohort,
         work=work,
         seed=seed,
-        sampling=sampling,
-        weighting=weighting,
-        reducer=Mean() if reducer is None else reducer,
         attack=attack,
-        eval_every=eval_every,
-        evaluate_on=evaluate_on,
+        eval_every=evaluated.every,
+        evaluate_on=evaluated.on,
         probes=probes,  # type: ignore[arg-type]  # made a tuple there
-        on_client_error=on_client_error,
-        min_clients=min_clients,
-        client_seconds=client_seconds,
-        max_upload_norm=max_upload_norm,
-        faults=faults,
-        on_divergence=on_divergence,
-        rollback_factor=rollback_factor,
-        rollback_tries=rollback_tries,
+        **drawn,
+        **dict(_value("aggregation", aggregation, Aggregation)),
+        **dict(_value("failures", failures, Failures)),
     )
-    execution = Execution(
-        engine=engine,
-        threads=threads,
-        workers=workers,
-        address=address,
-        num_cpus=num_cpus,
-        num_gpus=num_gpus,
-        device=str(device),
-        checkpoint_every=checkpoint_every,
-        keep_memories=keep_memories,
-    )
-    if callback is not None and callbacks is not None:
-        raise ConfigError(
-            "callback and callbacks are the same: give one of them, a list where there are several"
-        )
-    listeners = CallbackList(callbacks if callback is None else callback)
+    how = _value("execution", execution, Execution)
+    listeners = CallbackList(callbacks)
     with shown_run(settings, progress) as display:
         listeners.given += display
-        return run(settings, execution, run_dir, resume=resume, callback=listeners, experiment=experiment)
+        return run(settings, how, run_dir, resume=resume, callbacks=listeners)
+
+
+def _value(name: str, given: T | None, kind: type[T]) -> T:
+    """Return the value that is given for an argument, or the one by default."""
+    if given is None:
+        return kind()
+    if not isinstance(given, kind):
+        raise ConfigError(f"{name} = {given!r}: give a value, as in {name}=fk.{kind.__name__}(…)")
+    return given
 
 
 def run(
@@ -178,7 +133,7 @@ def run(
     run_dir: str | Path | None = None,
     *,
     resume: bool = False,
-    callback: CallbackList | CallbackLike | Sequence[CallbackLike] | None = None,
+    callbacks: CallbackList | CallbackLike | Sequence[CallbackLike] | None = None,
     experiment: Mapping[str, Any] | None = None,
     about: Mapping[str, Any] | None = None,
     make_engine: EngineMaker | None = None,
@@ -192,26 +147,26 @@ def run(
         raise ConfigError(f"run_dir = {run_dir!r}: give the path of a directory, or None to keep nothing")
     if resume and run_dir is None:
         raise ConfigError("resume=True needs run_dir: the directory of the run to go on with")
-    callbacks = callback if isinstance(callback, CallbackList) else CallbackList(callback)
+    told = callbacks if isinstance(callbacks, CallbackList) else CallbackList(callbacks)
     before = _begun(run_dir, resume)
     if before is not None:
         execution, settings = execution.as_before(before), evaluated_as_before(settings, before)
     with (
         stoppable(),
-        callbacks.told_of_errors(),
+        told.told_of_errors(),
         closing(open_session(settings, execution, make_engine)) as session,
     ):
-        best = _best_keeper(session, callbacks)
+        best = _best_keeper(session, told)
         with _recorder(session, execution, best, run_dir) as recorder:
             recorder.restore_or_begin(experiment, about)
-            callbacks.given[:0] = [best, recorder]
-            if callbacks.ask_for_settings:
+            told.given[:0] = [best, recorder]
+            if told.ask_for_settings:
                 manifest = recorder.manifest or manifest_of(session.context)
-                callbacks.settings(plain_settings(manifest, experiment, run_dir))
-            stopped_by = _play(session, recorder, callbacks)
+                told.settings(plain_settings(manifest, experiment, run_dir))
+            stopped_by = _play(session, recorder, told)
             result = with_clients(_result(session, recorder, stopped_by), session)
             try:
-                callbacks.run_end(result)
+                told.run_end(result)
             except Exception as problem:
                 _attach(problem, result)
                 raise
@@ -225,9 +180,9 @@ def _recorder(
     if run_dir is None:
         yield Unrecorded(best)
         return
-    every, keep_memories = execution.checkpoint_every, execution.keep_memories
+    every, keep = execution.checkpoint_every, execution.keep_client_states
     with closing(RunDirectory(Path(run_dir))) as directory:
-        yield Recorder(session, directory, every, keep_memories=keep_memories, best=best)
+        yield Recorder(session, directory, every, keep_client_states=keep, best=best)
 
 
 def _best_keeper(session: Session, callbacks: CallbackList) -> BestKeeper:

@@ -21,7 +21,7 @@ FAULTS: tuple[Fault, ...] = ("drop", "straggle", "crash", "corrupt")
 class Faults:
     """How likely a client of a round fails, and how; at most in one of these ways.
 
-    `drop`: it never answers. `straggle`: it takes too long and is left out at its deadline; nobody waits.
+    `drop`: it never answers. `straggle`: it takes too long and is skipped at its deadline; nobody waits.
     `crash`: it raises an exception in the middle of its work. `corrupt`: what it sends is NaN, infinite, of
     a wrong shape, or, where the run has `max_upload_norm`, far too large; the checks of uploads catch it.
     """

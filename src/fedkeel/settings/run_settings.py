@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, InstanceOf, field_validator, model_validator
 
@@ -18,15 +18,15 @@ from fedkeel.data.federation import Federation
 from fedkeel.data.samples import Samples
 from fedkeel.methods.stages import Stages, as_stages
 from fedkeel.probes.base import Probe
-from fedkeel.reducers import Mean, Reducer, StackReducer
+from fedkeel.reducers import Mean, StackReducer
+from fedkeel.settings.arguments import AnyReducer
 from fedkeel.settings.faults import Faults
-from fedkeel.settings.options import FaultOptions, RunOptions
+from fedkeel.settings.options import EvaluatedOn, FaultOptions, RunOptions
 
 if TYPE_CHECKING:
     Method = Algorithm | Stages
-    AnyReducer = Reducer
-else:  # pydantic leaves them alone: the validators below check them
-    Method = AnyReducer = Any
+else:  # pydantic leaves it alone: the validator below checks it
+    Method = Any
 
 
 class RunSettings(RunOptions, FaultOptions):
@@ -34,7 +34,7 @@ class RunSettings(RunOptions, FaultOptions):
 
     task: InstanceOf[Task]
     federation: InstanceOf[Federation]
-    algorithm: Method
+    method: Method
     work: InstanceOf[Work]
     reducer: AnyReducer = Field(default_factory=Mean)
     attack: InstanceOf[Attack] | None = None
@@ -49,12 +49,12 @@ class RunSettings(RunOptions, FaultOptions):
             return {**given, "task": task.built(seed)}
         return given
 
-    @field_validator("algorithm")
+    @field_validator("method")
     @classmethod
-    def _is_a_method(cls, algorithm: object) -> object:
-        if not isinstance(algorithm, Algorithm | Stages):
-            raise ConfigError(f"algorithm = {algorithm!r} is not a method: give one, as in FedAvg()")
-        return algorithm
+    def _is_a_method(cls, method: object) -> object:
+        if not isinstance(method, Algorithm | Stages):
+            raise ConfigError(f"method = {method!r} is not a method: give one, as in FedAvg()")
+        return method
 
     @field_validator("probes", mode="before")
     @classmethod
@@ -65,16 +65,6 @@ class RunSettings(RunOptions, FaultOptions):
             if not isinstance(probe, Probe):
                 raise ConfigError(f"probes: {probe!r} is not a probe: give one, as in fk.probes.Divergence()")
         return tuple(probes)
-
-    @field_validator("reducer")
-    @classmethod
-    def _reduces(cls, reducer: Any) -> Any:
-        if isinstance(reducer, type):
-            name = reducer.__name__
-            raise ConfigError(f"reducer = {name}: that is a class: give an object, as in fk.Median()")
-        if not (hasattr(reducer, "add") and hasattr(reducer, "merge")):
-            raise ConfigError(f"reducer = {reducer!r} has no add and merge: give one, as in fk.Median()")
-        return reducer
 
     @model_validator(mode="after")
     def _has_the_clients(self) -> RunSettings:
@@ -103,16 +93,16 @@ class RunSettings(RunOptions, FaultOptions):
         return self
 
     @model_validator(mode="after")
-    def _can_leave_out(self) -> RunSettings:
-        if self.faults is not None and not self.leaves_out:
+    def _can_skip(self) -> RunSettings:
+        if self.faults is not None and not self.skips_failed:
             raise ConfigError(
                 f"faults = {self.faults!r}: these clients fail on purpose: say that the run goes on without "
-                "them, on_client_error='leave_out'"
+                "them, on_client_error='skip'"
             )
-        if self.min_clients != 1 and not self.leaves_out:
+        if self.min_clients != 1 and not self.skips_failed:
             raise ConfigError(
                 f"min_clients = {self.min_clients}: on_client_error='stop' asks for all clients: set it to "
-                "'leave_out', or leave min_clients away"
+                "'skip', or omit min_clients"
             )
         count = self.min_clients if isinstance(self.min_clients, int) else 1
         most = self.cohort_size if self.sampling == "fixed" else len(self.federation)
@@ -133,7 +123,7 @@ class RunSettings(RunOptions, FaultOptions):
         return self
 
     @property
-    def evaluated_on(self) -> Literal["test", "clients", "nothing"]:
+    def evaluated_on(self) -> EvaluatedOn:
         """Return what the model is evaluated on; by default the test set, or nothing where there is none."""
         return self.evaluate_on or ("nothing" if self.federation.test is None else "test")
 
@@ -172,7 +162,7 @@ class RunSettings(RunOptions, FaultOptions):
     @property
     def stages(self) -> Stages:
         """Return the method as stages; a single method is one stage."""
-        return as_stages(self.algorithm)
+        return as_stages(self.method)
 
     @property
     def played_stages(self) -> Stages:

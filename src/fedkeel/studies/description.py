@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from fedkeel.common.jsonfiles import Shape, read_object
+from fedkeel.common.older import identity_now, settings_now
 from fedkeel.experiments import STUDY_FILE
 
 
@@ -24,7 +25,7 @@ class StudyShape(Shape):
 
 def read_description(directory: Path) -> dict[str, Any]:
     """Return which `study` a directory holds, its `settings`, and its `plan` where it has one."""
-    return read_object(directory / STUDY_FILE, "restore it, or choose another directory", StudyShape)
+    return read_object(directory / STUDY_FILE, "restore it, or choose another directory", StudyShape, _now)
 
 
 def planned_runs(described: Mapping[str, Any]) -> int | None:
@@ -45,3 +46,12 @@ def planned_runs(described: Mapping[str, Any]) -> int | None:
         return choices * int(plan["seeds"])
     except (KeyError, TypeError, ValueError):
         return None
+
+
+def _now(table: dict[str, Any]) -> dict[str, Any]:
+    """Return a description by the names of today: what 0.1 wrote had others."""
+    settings = table.get("settings")
+    found = dict(table)
+    if isinstance(settings, dict):
+        found["settings"] = settings_now(identity_now(settings))
+    return found

@@ -51,7 +51,7 @@ class RunGrid:
     """Runs of several methods or values, each with several seeds. It prints as a table with its verdict.
 
     `choices` are what was compared, by name; `results` has the result of every run by (name, seed), without
-    the clients' memories; of a run that diverged it is what there was. `measure` is what a run is scored by,
+    the client states; of a run that diverged it is what there was. `measure` is what a run is scored by,
     `columns` are those of the table; `with_columns` gives the same runs with others.
     """
 
@@ -268,7 +268,7 @@ def _play(
         return RunGrid(kind, choices, results, listed, scored.text(listed, known), target, scored.columns)
 
     def take(key: tuple[str, int], result: Result, problem: str | None) -> None:
-        results[key] = replace(result, memories={})
+        results[key] = replace(result, client_states={})
         trials[key] = Trial(*key, result.history, problem)
         scored.check(result.history, KnownColumns(result.columns))
         if display is not None:
@@ -311,7 +311,7 @@ def _made_elsewhere(packed: Packed, seed: int) -> Packed:
     """Make one run in another process."""
     run, choice, name = unpack(packed)
     result, problem = _made(run, choice, name, seed)
-    return pack((replace(result, memories={}), problem), Known())
+    return pack((replace(result, client_states={}), problem), Known())
 
 
 def _known(results: Mapping[tuple[str, int], Result]) -> KnownColumns:

@@ -260,7 +260,7 @@ def attempt(
         with warnings.catch_warnings():  # that it selects on the test set is said once, at the end
             warnings.filterwarnings("ignore", message=f".*{re.escape(ON_TEST_SET)}")
             for seed, one in enumerate([reported, *others], start=base.seed):
-                experiment.model_copy(update={"seed": seed}).train(callback=one)
+                experiment.model_copy(update={"seed": seed}).train(callbacks=one)
     except optuna.TrialPruned:
         return EndedTrial("PRUNED", reported.last, reported.column, reported.reports)
     except Diverged:

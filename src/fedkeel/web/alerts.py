@@ -53,8 +53,8 @@ class RowAlerts:
 
     def see(self, row: Mapping[str, Any]) -> list[str]:
         """Return what is to be said of a round; rounds count from 1 there."""
-        number, left_out = row["round"] + 1, row.get("left_out")
-        found = _left_out(left_out, number) if left_out else []
+        number, skipped = row["round"] + 1, row.get("skipped")
+        found = _skipped(skipped, number) if skipped else []
         for column, watch in self._losses.items():
             text = watch.see(row.get(column))
             if text is not None:
@@ -62,7 +62,7 @@ class RowAlerts:
         return found
 
 
-def _left_out(given: Any, number: int) -> list[str]:
+def _skipped(given: Any, number: int) -> list[str]:
     """Say which clients a round did without, and why."""
     if not isinstance(given, Sequence) or isinstance(given, str):
         return []
@@ -70,6 +70,6 @@ def _left_out(given: Any, number: int) -> list[str]:
     if len(clients) > _NAMED_CLIENTS:
         reasons = list(dict.fromkeys(str(one.get("reason", "no reason given")) for one in clients))
         more = f" and {len(reasons) - 1} other reasons" if len(reasons) > 1 else ""
-        return [f"{len(clients)} clients in round {number}: left out ({reasons[0][:200]}{more})"]
+        return [f"{len(clients)} clients in round {number}: skipped ({reasons[0][:200]}{more})"]
     told = [(one["client"], str(one.get("reason", "no reason given"))[:200]) for one in clients]
-    return [f"client {client} in round {number}: left out ({reason})" for client, reason in told]
+    return [f"client {client} in round {number}: skipped ({reason})" for client, reason in told]

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from pydantic_core import from_json
 
 from fedkeel.common.columns import HistoryColumn, KnownColumns, columns_in
+from fedkeel.common.older import manifest_now, row_now
 from fedkeel.report.page.runs import has_curve
 from fedkeel.running.requests import PAUSED_FILE, REQUEST_FILE
 from fedkeel.running.run_directory import INTERRUPTION_FILE, is_held
@@ -70,7 +71,7 @@ class FollowedRun:
         self._without_curve: set[str] = set()
         self.axes = {name: ThinnedCurve(self.most) for name in ("bytes", "gradients")}
         self.latest: deque[dict[str, Any]] = deque(maxlen=_LATEST)
-        self.left_out_in_all = 0
+        self.skipped_in_all = 0
         self._totals = {"bytes": 0, "gradients": 0}
         self._row_alerts = RowAlerts()
 
@@ -119,14 +120,14 @@ class FollowedRun:
         return int(self.latest[-1]["cohort"]) if self.latest else 0
 
     @property
-    def left_out(self) -> int:
-        """Return how many of them were left out of it."""
-        return len(self.latest[-1].get("left_out") or ()) if self.latest else 0
+    def skipped(self) -> int:
+        """Return how many of them it skipped."""
+        return len(self.latest[-1].get("skipped") or ()) if self.latest else 0
 
     def _read_descriptions(self) -> bool:
         changed = [name for name, stamp in self._stamps.items() if stamp.changed()]
         if "manifest.json" in changed:
-            self.manifest = _json_object(self.path / "manifest.json") or self.manifest
+            self.manifest = manifest_now(_json_object(self.path / "manifest.json") or self.manifest)
             self.declared = tuple(columns_in(self.manifest))
             self.known = KnownColumns(self.declared)
         if INTERRUPTION_FILE in changed:
@@ -146,7 +147,7 @@ class FollowedRun:
                 if anew:
                     begin()
                 for start in range(0, len(lines), _AT_ONCE):
-                    take([from_json(line) for line in lines[start : start + _AT_ONCE]])
+                    take([row_now(from_json(line)) for line in lines[start : start + _AT_ONCE]])
                 changed |= anew or bool(lines)
             except DamagedFile as problem:
                 self.damage = str(problem)
@@ -166,7 +167,7 @@ class FollowedRun:
         for name, column in self._columns(rows).items():
             self.curves[name].add(*column)
         self.done += len(rows)
-        self.left_out_in_all += sum(len(row.get("left_out") or ()) for row in rows)
+        self.skipped_in_all += sum(len(row.get("skipped") or ()) for row in rows)
         self._keep_latest(rows)
         for row in rows:
             for text in self._row_alerts.see(row):
@@ -238,7 +239,7 @@ class FollowedRun:
     def method(self) -> str:
         """Return the method as it was written, else as Python has it."""
         identity = self.manifest.get("identity")
-        known = identity.get("algorithm", "") if isinstance(identity, Mapping) else ""
+        known = identity.get("method", "") if isinstance(identity, Mapping) else ""
         return self._written or str(known) or self.place
 
     @property

@@ -216,7 +216,7 @@ def _facts(group: RunGroup) -> Iterator[tuple[str, str]]:
     left = time_left(group)
     yield "time left", "–" if left is None else shown_time(left)
     yield "rounds", f"{sum(run.done for run in group.runs):,}"
-    yield "clients left out", f"{sum(run.left_out_in_all for run in group.runs):,}"
+    yield "clients skipped", f"{sum(run.skipped_in_all for run in group.runs):,}"
 
 
 def _run_list(watch: Watch, group: RunGroup) -> RunList:
@@ -255,8 +255,8 @@ def _line(watch: Watch, group: RunGroup, run: FollowedRun) -> LiveRun:
 
 def _clients(run: FollowedRun) -> str:
     """Say how many clients of the last round are done and how many failed."""
-    failed = f", {run.left_out} failed" if run.left_out else ""
-    return f"{run.cohort - run.left_out} clients done{failed}"
+    failed = f", {run.skipped} failed" if run.skipped else ""
+    return f"{run.cohort - run.skipped} clients done{failed}"
 
 
 def _who(group: RunGroup, run: FollowedRun) -> str:
@@ -302,7 +302,7 @@ def _round_table(group: RunGroup) -> Table:
             _who(group, run),
             f"{row['round'] + 1:,}",
             *(_cell(name, row.get(name)) for name in scores),
-            f"{row['cohort'] - len(row.get('left_out') or ())} of {row['cohort']}",
+            f"{row['cohort'] - len(row.get('skipped') or ())} of {row['cohort']}",
             f"{run.times[row['round']]:.3g}" if row["round"] in run.times else "–",
         )
         for run in alive

@@ -15,12 +15,12 @@ PATIENCE = 3  # workers that one job may lose, whether they die or hang
 class JobQueue:
     """Hands out jobs, so many at once that they have `together` samples; suspects alone, at the end.
 
-    `leaves_out`: a client whose workers die again and again is given up, and the others go on.
+    `skips_failed`: a client whose workers die again and again is given up, and the others go on.
     """
 
-    def __init__(self, jobs: Sequence[Job], together: float = 0.0, *, leaves_out: bool = False) -> None:
+    def __init__(self, jobs: Sequence[Job], together: float = 0.0, *, skips_failed: bool = False) -> None:
         self._waiting, self._suspects = deque(jobs), deque[Job]()
-        self._together, self._leaves_out = together, leaves_out
+        self._together, self._skips_failed = together, skips_failed
         self._running: set[Job] = set()
         self._apart = False  # whether jobs that went out together have lost a worker
         self._deaths: Counter[Job] = Counter()
@@ -78,7 +78,7 @@ class JobQueue:
         if left > 0:
             (self._suspects if left == 1 else self._waiting).append(job)
             return []
-        if self._leaves_out and isinstance(job, ClientJob):
+        if self._skips_failed and isinstance(job, ClientJob):
             reason = how if overdue else f"its worker processes died again and again ({how})"
             return [(job, ClientFailure(job.client, reason))]
         if overdue:

@@ -59,7 +59,7 @@ class Processes(JobEngine):
         self, shared: Shared, jobs: Sequence[Job], take: Callable[[Any, Any], None], together: float = 0.0
     ) -> None:
         """Let workers run jobs, or raise the failure that serial would meet first."""
-        queue = JobQueue(jobs, together, leaves_out=self.settings.leaves_out)
+        queue = JobQueue(jobs, together, skips_failed=self.settings.skips_failed)
         spans = self._write(self._files[1], shared)
         with threads(self.threads):
             self.pool.run(queue, spans, take)

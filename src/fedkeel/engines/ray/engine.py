@@ -1,6 +1,6 @@
 """The Ray engine: jobs as stateless tasks on the nodes of a cluster.
 
-The settings and the data are put once per run, a round's request once per round; clients' memories travel
+The settings and the data are put once per run, a round's request once per round; client states travel
 with their jobs. The result is the serial engine's to the bit, whatever the number of nodes.
 """
 
@@ -55,7 +55,10 @@ class RayEngine(JobEngine):
         self, shared: Shared, jobs: Sequence[Job], take: Callable[[Any, Any], None], together: float = 0.0
     ) -> None:
         """Let workers run jobs, or raise the failure that serial would meet first."""
-        queue, packed = JobQueue(jobs, together, leaves_out=self.settings.leaves_out), self._packed(shared)
+        queue, packed = (
+            JobQueue(jobs, together, skips_failed=self.settings.skips_failed),
+            self._packed(shared),
+        )
         with threads(self.threads):
             self._dispatch.run(queue, shared, packed, take)
         self.workers = self._dispatch.workers

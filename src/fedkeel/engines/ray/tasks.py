@@ -181,7 +181,7 @@ def _placed(runner: ClientRunner, record: Record) -> Record:
 
 
 def _with_memory(runner: ClientRunner, job: Job) -> Job:
-    """Return a job with its clients' memories on the worker's device."""
+    """Return a job with its client states on the worker's device."""
     if isinstance(job, ClientJob):
         return replace(job, memory=_placed(runner, job.memory))
     if isinstance(job, ChunkJob):

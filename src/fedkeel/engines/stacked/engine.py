@@ -171,7 +171,7 @@ class Stacked:
             self.runner.outcome(request, client, memory)
             for client, memory in zip(group.clients, memories, strict=True)
         ]
-        if not self.settings.leaves_out:  # no single one fails
+        if not self.settings.skips_failed:  # no single one fails
             raise problem
         _logger.info("round %d: clients were run one by one (%r)", request.round, problem)
         yield from found

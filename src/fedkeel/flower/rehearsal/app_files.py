@@ -40,7 +40,7 @@ rounds = {rounds}
 cohort = 1.0                    # clients per round: a count, or a fraction of them
 seed = 0
 weighting = "uniform"           # or "samples": clients count by their number of samples
-on_client_error = "leave_out"   # a client that fails is left out of its round; "stop" ends the run
+on_client_error = "skip"   # a round skips a client that fails; "stop" ends the run
 min_clients = 0.5               # fewer answers than this end the run, which can be resumed
 set = ""                        # further settings, one per line, as --set takes them
 

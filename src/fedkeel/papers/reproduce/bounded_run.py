@@ -127,7 +127,7 @@ def _settings(s: ProblemSettings, task: Task, federation: Federation, steps: bs.
     return RunSettings(
         task=task,
         federation=federation,
-        algorithm=FedAvg(lr=steps.eta_g),
+        method=FedAvg(lr=steps.eta_g),
         rounds=s.rounds,
         cohort=s.clients,
         work=Work(steps=steps.K, lr=steps.eta_l, batch_size=s.batch_size),

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from fedkeel.common.errors import ConfigError, did_you_mean
+from fedkeel.common.older import settings_before
 from fedkeel.papers.recipes.recipe import ALPHA_TIMES, PRINTED, Column, Recipe, RecipeScale, merged
 from fedkeel.papers.recipes.studies import RecipeStudy, StabilityCurves
 from fedkeel.settings.options import Execution
@@ -178,7 +179,7 @@ def _study(study: RecipeStudy | None, changes: Mapping[str, Any]) -> RecipeStudy
 
 def _folder(table: Mapping[str, Any], study: RecipeStudy | None) -> str:
     """Return a directory's name: readable, and of its own for all that the numbers depend on."""
-    essence = {key: part for key, part in table.items() if key not in Execution.model_fields}
+    essence = settings_before({key: part for key, part in table.items() if key not in Execution.model_fields})
     essence = {key: part for key, part in essence.items() if key not in ("seed", "target")}
     if study is not None:
         fields = {key: part for key, part in dataclasses.asdict(study).items() if key != "along"}

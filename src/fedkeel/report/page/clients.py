@@ -24,7 +24,7 @@ from fedkeel.report.page.runs import ReportedRun, short
 _POINTS = 100  # of a curve over clients
 _WORST = 5  # clients of a method that are listed
 _EACH = 150  # clients; of more, visits are counted by how often
-_LEFT_OUT = 200  # lines of clients that were left out
+_SKIPPED = 200  # lines of skipped clients
 
 
 def clients_section(runs: Sequence[ReportedRun], columns: Sequence[str], known: KnownColumns) -> Section:
@@ -39,7 +39,7 @@ def clients_section(runs: Sequence[ReportedRun], columns: Sequence[str], known: 
     elif not tables:
         hint = "Not measured in these runs: `--probe clientaccuracy` adds the worst tenth of clients."
         blocks.append(Text(id="clients-more", paragraphs=(hint,)))
-    blocks += _left_out(runs)
+    blocks += _skipped(runs)
     return Section(
         id="clients",
         title="Clients",
@@ -154,22 +154,22 @@ def _sorted(table: ClientTable) -> tuple[tuple[float | int | None, ...], tuple[f
     )
 
 
-def _left_out(runs: Sequence[ReportedRun]) -> Iterator[Block]:
-    """Yield who was left out of which round and why, where anyone was."""
+def _skipped(runs: Sequence[ReportedRun]) -> Iterator[Block]:
+    """Yield which clients were skipped in which round and why, if any."""
     found = [
         (run.trial.label, f"{run.trial.seed}", f"{row['round'] + 1}", f"{one['client']}", str(one["reason"]))
         for run in runs
         for row in run.trial.rows
-        for one in row.get("left_out") or ()
+        for one in row.get("skipped") or ()
     ]
     if not found:
         return
-    note = f"The first {_LEFT_OUT} of {len(found)}." if len(found) > _LEFT_OUT else ""
+    note = f"The first {_SKIPPED} of {len(found)}." if len(found) > _SKIPPED else ""
     yield Table(
-        id="left-out",
-        title=f"Left out: {len(found)} answers",
+        id="skipped",
+        title=f"Skipped clients: {len(found)}",
         headings=("method", "seed", "round", "client", "why"),
-        rows=tuple(found[:_LEFT_OUT]),
+        rows=tuple(found[:_SKIPPED]),
         left=(0, 4),
         wide=(4,),
         note=note,

@@ -73,7 +73,7 @@ def small_run(rounds: int = 100) -> RunSettings:
     return RunSettings(
         task=Task(build("mlp", shape=shape, classes=10, seed=0, dtype=torch.float32)),
         federation=federation,
-        algorithm=FedAvg(),
+        method=FedAvg(),
         rounds=rounds,
         cohort=10,
         work=Work(steps=10, batch_size=20, lr=0.01),

@@ -54,7 +54,7 @@ class TimedRun:
         ends = [stage_rounds * (1 + number) for number in range(len(stages.parts) - 1)]
         parts = [part._replace(until=end) for part, end in zip(stages.parts, [*ends, None], strict=True)]
         changed = settings.changed(
-            algorithm=stages._replace(parts=tuple(parts)),
+            method=stages._replace(parts=tuple(parts)),
             rounds=rounds,
             eval_every=rounds,
             probes=(Divergence(),),
@@ -108,7 +108,7 @@ def _working(session: Session, beside: float) -> float:
     """
     method = session.context.algorithm(session.state)
     down = method.broadcast(session.state.server)
-    plan = method.plan(down, method.enlist(session.state.x0), Facts.of(1, 1.0, down.x))
+    plan = method.plan(down, method.init_client(session.state.x0), Facts.of(1, 1.0, down.x))
     d = session.context.oracle.layout.total
     received = sum(tensor.numel() / d for _, tensor in leaves(down)) - 1
     pulls = isinstance(plan.pull, Tensor) or plan.pull != 0

@@ -32,9 +32,7 @@ DROP_OUTS = Recipe(
     title="Accuracy of eight methods where three in ten clients of a round never answer, CIFAR-10",
     setups={
         NONE: setup(SPLITS[0], lines=_ROWS),
-        SOME: setup(
-            SPLITS[0], lines=_ROWS, more={"faults": "Faults(drop=0.3)", "on_client_error": "leave_out"}
-        ),
+        SOME: setup(SPLITS[0], lines=_ROWS, more={"faults": "Faults(drop=0.3)", "on_client_error": "skip"}),
     },
     tables=(PaperTable(tuple(Column(heading, heading, SMOOTHED) for heading in (NONE, SOME))),),
     claims=(
