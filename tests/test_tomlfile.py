@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fedkeel.common.tomlfile import dump, inline
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.studies.comparison import changes
+from fedkeel.experiments.planned_run import changes
 
 SCALARS = st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text()
 VALUES = SCALARS | st.lists(SCALARS, max_size=3)

@@ -16,6 +16,7 @@ TINY = ("--clients", "4", "--cohort", "2", "--steps", "1", "--batch-size", "8", 
 def fedkeel(tmp_path, monkeypatch) -> Callable:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr("fedkeel.cli.studies.cores", lambda: 1)  # processes of their own take seconds
     runner = CliRunner()
 
     def call(*args: str, code: int = 0):

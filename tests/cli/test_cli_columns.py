@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -48,7 +47,7 @@ def test_the_rules_are_columns_of_table_page_and_json_and_stay_with_the_comparis
         assert "16+" in text  # gradients: 4 rounds of 2 clients with 2 steps
     line = made.splitlines()[[row.startswith("FedAvg ") for row in made.splitlines()].index(True)]
     assert line.count("±") == 4  # every score over two seeds
-    assert tomllib.loads(Path("c/comparison.toml").read_text())["columns"] == RULES.split(",")
+    assert json.loads(Path("c/study.json").read_text())["plan"]["columns"] == RULES.split(",")
     shown = fedkeel("show", "c").stdout
     assert shown.strip() in made
     (found,) = json.loads(fedkeel("show", "c", "--json").stdout)["methods"]
@@ -83,13 +82,11 @@ def test_other_columns_are_shown_of_the_same_runs_and_kept_by_resume(fedkeel: Ca
 def test_the_command_of_a_comparison_and_of_a_sweep_has_its_rules() -> None:
     base = Experiment().with_settings(["rounds=60", 'probes=["drift"]'])
     rules = {"measure": "mean:0.5:1 of drift (min)", "columns": "accuracy,top"}
-    told = "--measure 'mean:0.5:1 of drift (min)' --columns accuracy,top --set rounds=60"
-    assert told in Comparison.of(["fedavg"], 2, base, **rules).command()
-    sweep = Sweep.of("method=FedInit(beta={})", ["-0.1", "0"], 2, base, **rules)
-    assert sweep.command().startswith(
-        "fedkeel sweep --over 'method=FedInit(beta={})' --values=-0.1,0 --seeds 2"
-    )
-    assert told in sweep.command()
+    told = "--measure 'mean:0.5:1 of drift (min)' --columns=accuracy,top --set rounds=60"
+    assert told in Comparison.of(base, methods=["fedavg"], seeds=2, **rules).line()
+    sweep = Sweep.of(base, over="method=FedInit(beta={})", values=["-0.1", "0"], seeds=2, **rules)
+    assert sweep.line().startswith("fedkeel sweep --over 'method=FedInit(beta={})' --values=-0.1,0 --seeds 2")
+    assert told in sweep.line()
 
 
 def test_a_comparison_by_a_probe_still_counts_rounds_to_an_accuracy(fedkeel: Callable) -> None:
@@ -109,7 +106,7 @@ def test_a_sweep_by_a_measure_of_any_column(fedkeel: Callable) -> None:
     for part in ("mean drift of the last 2", "95 % interval", "above the best (interval)", "final accuracy"):
         assert part in made
     assert "selected by its mean drift of the last 2 rounds" in made
-    found = json.loads(Path("s/sweep.json").read_text())
+    found = json.loads(Path("s/result.json").read_text())["numbers"]
     assert (found["measure"], found["best"], found["best_by"]) == ("last:2 of drift (min)", "0.1", "drift")
     means = {line["label"]: line["score"] for line in found["table"]}
     assert found["best_score"] == min(means.values()) == means["0.1"]

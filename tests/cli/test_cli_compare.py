@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from pathlib import Path
 
 import pytest
 
-from fedkeel.cli import compare
+from fedkeel.cli import demo
 from fedkeel.common.jsonfiles import sealed
 from fedkeel.common.tomlfile import dump
 from fedkeel.experiments.experiment import Experiment
+from fedkeel.experiments.folders import method_folder
+from fedkeel.experiments.planned_run import changes
 from fedkeel.experiments.shown_runs import RunsDisplay
-from fedkeel.studies.comparison import Comparison, changes, folder
+from fedkeel.studies.comparison import Comparison
 
 TINY = ("--clients", "4", "--cohort", "2", "--steps", "1", "--batch-size", "8", "--rounds", "3")
 
@@ -32,7 +33,7 @@ def test_compare_ends_with_table_verdict_and_page(fedkeel):
         "±",
         "rounds to 5 %",
         "95 % interval",
-        "Page with curves: c/page.html",
+        "Page: c/page.html",
     ):
         assert part in result.stdout
     assert "<svg" in Path("c/page.html").read_text()
@@ -57,9 +58,9 @@ def test_finished_runs_are_not_repeated_and_more_methods_and_seeds_are_added(fed
     fedkeel("compare", *methods("fedavg"), *TINY, "--seeds", "1", "--out", "c")
     before = Path("c/fedavg/seed-0/model.safetensors").stat().st_mtime_ns
     result = fedkeel("compare", *methods("FedAvg()", "fedprox(mu=0.1)"), *TINY, "--seeds", "2", "--out", "c")
-    assert result.stdout.count("kept from before") == 1
+    assert result.stderr.count("kept from before") == 1
     result = fedkeel("compare", *methods("fedavg", "fedprox(mu=0.1)"), *TINY, "--seeds", "2", "--out", "c")
-    assert result.stdout.count("kept from before") == 4
+    assert result.stderr.count("kept from before") == 4
     assert Path("c/fedavg/seed-0/model.safetensors").stat().st_mtime_ns == before
 
 
@@ -90,8 +91,8 @@ def test_a_comparison_that_was_stopped_goes_on(fedkeel, monkeypatch):
 
 
 def test_a_comparison_goes_on_that_ended_before_its_file_was_there(fedkeel):
-    Path("c/fedavg/seed-0").mkdir(parents=True)
-    Path("c/.comparison.toml.tmp").write_text("half of")
+    Path("c").mkdir()
+    Path("c/.study.json.tmp").write_text("half of")
     fedkeel("compare", *methods("fedavg", "scaffold"), *TINY, "--seeds", "1", "--out", "c")
     fedkeel("show", "c")
 
@@ -114,7 +115,7 @@ def test_other_settings_in_the_same_directory_are_refused(fedkeel):
     result = fedkeel(
         "compare", *methods("fedavg"), *TINY, "--lr", "0.3", "--seeds", "1", "--out", "c", code=6
     )
-    assert "belongs to another experiment" in result.stderr
+    assert "c belongs to another comparison: its work.lr is 0.1, not 0.3" in result.stderr
 
 
 def test_a_method_that_diverges_does_not_stop_the_others(fedkeel):
@@ -144,8 +145,8 @@ def test_one_seed_says_that_it_gives_no_interval(fedkeel):
 
 def test_the_command_on_the_page_makes_the_same_comparison():
     base = Experiment().with_settings(["rounds=7", "work.steps=3", "data.split=IID(lognormal=0.3)"])
-    made = Comparison.of(["fedavg", "relaxed(scaffold, beta=0.2)"], 2, base)
-    assert made.command() == (
+    made = Comparison.of(base, methods=["fedavg", "relaxed(scaffold, beta=0.2)"], seeds=2)
+    assert made.line() == (
         "fedkeel compare --method FedAvg --method 'relaxed(SCAFFOLD, beta=0.2)' --seeds 2 --set rounds=7 "
         "--set 'data.split=IID(lognormal=0.3)' --set work.steps=3"
     )
@@ -153,17 +154,17 @@ def test_the_command_on_the_page_makes_the_same_comparison():
 
 
 def test_folders_are_readable_and_differ_where_methods_do():
-    assert folder("FedAvg") == "fedavg"
-    one, other = folder("FedProx(mu=0.1)"), folder("FedProx(mu=0.10000001)")
+    assert method_folder("FedAvg") == "fedavg"
+    one, other = method_folder("FedProx(mu=0.1)"), method_folder("FedProx(mu=0.10000001)")
     assert one.startswith("fedprox-mu-0.1-")
     assert one != other
 
 
 @pytest.mark.slow
 def test_the_demo_is_three_methods_on_three_seeds(fedkeel, monkeypatch):
-    monkeypatch.setattr(compare, "_DEMO", (*compare._DEMO, "rounds=2", "work.steps=1"))
+    monkeypatch.setattr(demo, "_SETTINGS", (*demo._SETTINGS, "rounds=2", "work.steps=1"))
     result = fedkeel("demo", "--out", "d")
-    for part in ("FedAvg", "SCAFFOLD", "FedInit", "3 seeds", "Page with curves: d/page.html"):
+    for part in ("FedAvg", "SCAFFOLD", "FedInit", "3 seeds", "Page: d/page.html"):
         assert part in result.stdout
     assert len(list(Path("d").rglob("model.safetensors"))) == 9
 
@@ -175,17 +176,17 @@ def test_resume_with_more_rounds_goes_on_with_every_run(fedkeel, rounds):
     assert [run["rounds"] for run in found["runs"]] == [5, 5]
 
 
-OLDER_LACKS = ("folders", "measure", "format", "sha256")
-
-
-def test_a_comparison_kept_by_an_older_version_is_shown_and_resumed(fedkeel):
-    """Its file does not say where the methods' runs are kept: that follows from the methods."""
+def test_a_comparison_of_version_0_1_is_shown_and_resumed(fedkeel):
+    """Its file is another one, and does not say where the methods' runs are kept: that follows from them."""
     fedkeel("compare", *methods("fedavg", "fedprox(mu=0.1)"), *TINY, "--seeds", "1", "--out", "c")
-    file = Path("c/comparison.toml")
     before = json.loads(fedkeel("show", "c", "--json").stdout)
-    table = tomllib.loads(file.read_text())
-    file.write_text(dump({key: part for key, part in table.items() if key not in OLDER_LACKS}))
+    plan = json.loads(Path("c/study.json").read_text())["plan"]
+    for name in ("study.json", "result.json"):
+        Path("c", name).unlink()
+    old = {"methods": plan["methods"], "seeds": [0], "experiment": plan["experiment"]}
+    Path("c/comparison.toml").write_text(dump(old))
     assert json.loads(fedkeel("show", "c", "--json").stdout) == before
-    assert fedkeel("resume", "c").stdout.count("kept from before") == 2
-    file.write_text("methods = ['FedAvg']\nseeds = [0]\n")
+    assert fedkeel("resume", "c").stderr.count("kept from before") == 2
+    Path("c/study.json").unlink()
+    Path("c/comparison.toml").write_text("methods = ['FedAvg']\nseeds = [0]\n")
     assert "comparison.toml: cannot be read: it lacks 'experiment'" in fedkeel("show", "c", code=6).stderr

@@ -85,7 +85,7 @@ def test_a_comparison_tells_them_on_its_page_and_keeps_to_them(fedkeel):
     result = fedkeel(
         "compare", "--method", "fedavg", *SMALL, "--noise", "none", "--seeds", "1", "--out", "c", code=6
     )
-    assert "belongs to another experiment" in result.stderr
+    assert "belongs to another comparison: its data.noise is" in result.stderr
 
 
 def test_resume_with_another_noise_in_the_file_is_refused(fedkeel):

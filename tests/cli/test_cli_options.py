@@ -57,7 +57,7 @@ SEVERAL = {  # what differs between commands, and how
         "Clients held out of training, to replace others; by default 5.",
     },
     "--parallel": {
-        "Runs at a time; by default one per core (`compare`: one after another).",
+        "Runs at a time; by default one per core, on a GPU one.",
         "Trials at a time: they are drawn together, not knowing of each other.",
     },
     "--reducer": {

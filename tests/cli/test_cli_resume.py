@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from fedkeel.experiments import COMMAND_FILE
+from fedkeel.common.jsonfiles import sealed
+from fedkeel.experiments import STUDY_FILE
+from fedkeel.experiments.planned_run import PlannedRun
 from fedkeel.papers.reproduce import carrying_out
 from fedkeel.studies import tune as search
-from fedkeel.studies.comparison import PlannedRun
 
 TINY = ("--clients", "6", "--cohort", "3", "--steps", "1", "--batch-size", "8", "--rounds", "3")
 TINY += ("--model", "mlp(4)", "--engine", "serial")
@@ -92,7 +93,7 @@ def stopped(fedkeel: Callable, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
 def test_what_was_stopped_goes_on_and_ends_as_if_it_had_not_been(
     kind: str, fedkeel: Callable, stopped: Callable[[str], str]
 ) -> None:
-    assert f"go on with: fedkeel resume {place(kind)}" in stopped(kind)
+    assert f"resume with: fedkeel resume {place(kind)}" in stopped(kind)
     resumed = json.loads(fedkeel("resume", place(kind), "--json").stdout)
     whole = json.loads(fedkeel(*LINES[kind], "--out", "runs", "--json").stdout)
     assert without_times(resumed) == without_times(whole)
@@ -120,8 +121,8 @@ def test_a_resumed_sweep_may_have_more_rounds(fedkeel: Callable) -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (("--set", "on_client_error=skip"), "runs holds runs of `tune`; --set is for single runs"),
-        (("--columns", "top"), "`tune` has no such table: leave it out"),
+        (("--set", "on_client_error=skip"), "runs is a search; --set is for single runs"),
+        (("--columns", "top"), "search has no table of methods or values: leave it out"),
     ],
 )
 def test_what_does_not_fit_the_command_is_refused(
@@ -134,38 +135,29 @@ def test_what_does_not_fit_the_command_is_refused(
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda text: text[:40], "command.json: cannot be used"),
-        (lambda text: text.replace('"sweep"', '"train"'), "command.json: cannot be used"),
-        (lambda text: "{}", "it lacks 'command'"),
-        (
-            lambda text: json.dumps({"command": "demo", "experiment": None, "arguments": {}, "line": ""}),
-            "there is no command 'demo' that goes on",
-        ),
-        (
-            lambda text: json.dumps(
-                {"command": "sweep", "experiment": {}, "arguments": {"ovr": ["x"]}, "line": ""}
-            ),
-            "cannot be used: ",
-        ),
+        (lambda table: table | {"plan": {"ovr": ["x"], "experiment": {}}}, "its plan cannot be read"),
+        (lambda table: table | {"plan": None}, "go on with the same `fedkeel sweep` line and --out runs"),
+        (lambda table: table | {"study": "demo"}, "there is no kind 'demo'"),
+        (lambda table: {}, "it lacks 'study'"),
     ],
 )
-def test_a_damaged_command_is_named_with_the_way_out(
-    change: Callable[[str], str], told: str, fedkeel: Callable
+def test_a_damaged_plan_is_named_with_the_way_out(
+    change: Callable[[dict[str, Any]], Any], told: str, fedkeel: Callable
 ) -> None:
     fedkeel(*LINES["sweep"], "--out", "runs")
-    file = Path("runs") / COMMAND_FILE
-    file.write_text(change(file.read_text()))
-    message = fedkeel("resume", "runs", code=6).stderr
-    assert told in message
-    assert "give the line again that began it, with --out" in message
+    file = Path("runs") / STUDY_FILE
+    table = json.loads(file.read_text())
+    whole = change({key: part for key, part in table.items() if key not in ("sha256", "format")})
+    file.write_text(json.dumps(sealed(whole)))
+    assert told in fedkeel("resume", "runs", code=6).stderr
 
 
 def test_another_command_leaves_the_file_as_it_is(fedkeel: Callable) -> None:
     fedkeel(*LINES["sweep"], "--out", "runs")
-    before = (Path("runs") / COMMAND_FILE).read_bytes()
+    before = (Path("runs") / STUDY_FILE).read_bytes()
     fedkeel(*LINES["sweep"], "--lr-decay", "0.5", "--out", "runs", code=6)
     fedkeel(*LINES["tune"], "--out", "runs", code=6)
-    assert (Path("runs") / COMMAND_FILE).read_bytes() == before
+    assert (Path("runs") / STUDY_FILE).read_bytes() == before
 
 
 def test_a_mistake_leaves_no_directory(fedkeel: Callable) -> None:

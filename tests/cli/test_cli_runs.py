@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from fedkeel.common.jsonfiles import sealed
+
 TINY = ("--clients", "4", "--cohort", "2", "--steps", "1", "--batch-size", "8", "--rounds", "3")
 SWEEP = ("sweep", "--over", "work.lr", "--values", "0.1,0.2", *TINY, "--parallel", "1", "--out", "runs/s")
 
@@ -80,7 +82,9 @@ def test_a_sweep_with_one_seed_says_that_there_is_no_interval(fedkeel: Callable)
 
 def test_resume_says_how_a_sweep_of_an_older_version_goes_on(fedkeel: Callable) -> None:
     fedkeel(*SWEEP, "--seeds", "1")
-    Path("runs/s/command.json").unlink()
+    file = Path("runs/s/study.json")
+    described = json.loads(file.read_text())
+    file.write_text(json.dumps(sealed({key: described[key] for key in ("study", "settings")})))
     told = fedkeel("resume", "runs/s", code=6).stderr
     assert "runs/s: holds a sweep: go on with the same `fedkeel sweep` line and --out runs/s" in told
     Path("runs/s/sweep.json").write_text("{}")

@@ -12,7 +12,8 @@ import torch
 
 import fedkeel as fk
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.studies.comparison import Comparison, changes
+from fedkeel.experiments.planned_run import changes
+from fedkeel.studies.comparison import Comparison
 from fedkeel.studies.sweep import Sweep
 
 FILE = """
@@ -210,15 +211,17 @@ def test_a_resumed_run_is_the_uninterrupted_one() -> None:
 
 
 def test_comparisons_and_sweeps_take_them() -> None:
-    compared = Comparison.of(["fedavg"], 1, experiment())
-    assert """--set 'data.noise=["ChannelGains(0.2)", "ClassBrightness(0.1)"]'""" in compared.command()
-    assert "--set 'data.augment=Augment(flip=True, pad=2)'" in compared.command()
-    sweep = Sweep.of("data.noise=ChannelGains({})", ["0.1", "0.4"], 1, experiment())
-    made: list[Any] = [sweep.experiment(value, 0).data.noise for value in sweep.values]
+    compared = Comparison.of(experiment(), methods=["fedavg"], seeds=1)
+    assert """--set 'data.noise=["ChannelGains(0.2)", "ClassBrightness(0.1)"]'""" in compared.line()
+    assert "--set 'data.augment=Augment(flip=True, pad=2)'" in compared.line()
+    sweep = Sweep.of(experiment(), over="data.noise=ChannelGains({})", values=["0.1", "0.4"], seeds=1)
+    made: list[Any] = [sweep.experiment_of(value, 0).data.noise for value in sweep.values]
     assert made == [["ChannelGains(0.1)"], ["ChannelGains(0.4)"]]
     assert (
-        Sweep.of("data.noise", ["none", "ChannelGains"], 1, experiment()).experiment("none", 0).data.noise
+        Sweep.of(experiment(), over="data.noise", values=["none", "ChannelGains"], seeds=1)
+        .experiment_of("none", 0)
+        .data.noise
         is None
     )
     with pytest.raises(fk.ConfigError, match="sigma is -1"):
-        Sweep.of("data.noise=ChannelGains({})", ["-1"], 1, experiment())
+        Sweep.of(experiment(), over="data.noise=ChannelGains({})", values=["-1"], seeds=1)

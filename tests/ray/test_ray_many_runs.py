@@ -52,7 +52,7 @@ def test_a_comparison_over_the_cluster_equals_one_made_here(nodes, tmp_path, sma
 
 def test_a_sweep_and_a_search_over_the_cluster_equal_those_made_here(nodes, tmp_path):
     cluster = Placement(2, "ray", nodes.address)
-    sweep = Sweep.of("work.lr", ["0.05", "0.1"], 1, BASE)
+    sweep = Sweep.of(BASE, over="work.lr", values=["0.05", "0.1"], seeds=1)
     for place, name in ((cluster, "there"), (Placement(), "here")):
         play(sweep, tmp_path / name, placement=place)
     assert timeless(tmp_path / "there") == timeless(tmp_path / "here")

@@ -80,6 +80,12 @@ def test_each_kind_stands_in_the_table() -> None:
     assert all(REASONS.values())
 
 
+@pytest.fixture(autouse=True)
+def one_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make runs one by one unless a test asks for more: processes of their own take seconds."""
+    monkeypatch.setattr("fedkeel.cli.studies.cores", lambda: 1)
+
+
 def call(line: str, *more: str, code: int = 0) -> str:
     result = CliRunner().invoke(app, [*shlex.split(line), *more])
     assert result.exit_code == code, result.output

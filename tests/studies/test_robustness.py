@@ -13,11 +13,11 @@ import fedkeel as fk
 from fedkeel.directories.pages import document_of
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.report.tables import Trial
+from fedkeel.studies.base import play
 from fedkeel.studies.robustness import (
     CLEAN,
     Combination,
     RobustnessStudy,
-    play_robustness,
     robustness_findings,
 )
 from fedkeel.studies.robustness_page import (
@@ -26,7 +26,6 @@ from fedkeel.studies.robustness_page import (
     robustness_section,
     robustness_text,
 )
-from fedkeel.studies.study_pages import write_study
 
 TINY = ("rounds=2", "cohort=5", "data.clients=6", "work.steps=1", "work.batch_size=8", "engine=serial")
 BASE = Experiment().with_settings(TINY)
@@ -34,7 +33,7 @@ BASE = Experiment().with_settings(TINY)
 
 def study(**changed: Any) -> RobustnessStudy:
     given = {"reducers": ["median"], "attacks": ["SignFlip(0.34)"], "seeds": 2, **changed}
-    return RobustnessStudy.of(["fedavg"], BASE, **given)
+    return RobustnessStudy.of(BASE, methods=["fedavg"], **given)
 
 
 def trial(accuracy: float | None, success: float | None = None) -> Trial:
@@ -80,9 +79,9 @@ def test_a_rule_holds_where_accuracy_stays_within_the_margin_and_backdoors_stay_
 
 
 def test_every_combination_has_a_run_of_its_own_in_one_place_however_it_is_written(tmp_path: Path) -> None:
-    jobs = study().jobs(tmp_path)
+    jobs = study().runs(tmp_path)
     assert len({job.directory for job in jobs}) == len(jobs) == 2 * 2 * 2
-    again = study(reducers=["Median()"], attacks=["signflip(share=0.34, scale=1.0)"]).jobs(tmp_path)
+    again = study(reducers=["Median()"], attacks=["signflip(share=0.34, scale=1.0)"]).runs(tmp_path)
     assert [job.directory for job in again] == [job.directory for job in jobs]
     assert [job.experiment for job in again] == [job.experiment for job in jobs]
 
@@ -90,21 +89,20 @@ def test_every_combination_has_a_run_of_its_own_in_one_place_however_it_is_writt
 @pytest.mark.slow(5, thorough=False)
 def test_a_study_goes_on_with_more_attacks_and_makes_a_page(tmp_path: Path) -> None:
     out, heard = tmp_path / "s", Heard()
-    play_robustness(study(seeds=1), out, events=heard)
+    play(study(seeds=1), out, events=heard)
     assert heard.kept == [False] * 4
     more = study(seeds=1, attacks=["SignFlip(0.34)", "LabelFlip(0.34)"])
-    trials = play_robustness(more, out, events=heard)
+    found = play(more, out, events=heard)
     assert heard.kept[4:] == [True] * 4 + [False] * 2
-    found = robustness_findings(more, trials)
-    assert len(found["lines"]) == 6
-    page = write_study(out, "robustness", found, "Robustness of FedAvg", "fedkeel study robustness")
+    assert len(found.numbers["lines"]) == 6
+    page = out / "page.html"
     assert "LabelFlip(0.34)" in page.read_text()
     assert "What holds out against" in page.read_text()
     assert "fedkeel study robustness" in page.read_text()
     assert document_of([out]).sections[0].id == "robustness"
-    other = RobustnessStudy.of(["fedavg"], BASE.with_settings(["work.steps=2"]), seeds=1)
+    other = RobustnessStudy.of(BASE.with_settings(["work.steps=2"]), methods=["fedavg"], seeds=1)
     with pytest.raises(fk.StorageError, match=r"another robustness study: its work.steps is 1, not 2"):
-        play_robustness(other, out)
+        play(other, out)
 
 
 def test_what_cannot_be_studied_is_refused() -> None:
@@ -115,4 +113,4 @@ def test_what_cannot_be_studied_is_refused() -> None:
     with pytest.raises(
         fk.ConfigError, match=r"the experiment has reducer = 'Median\(\)': name what is compared"
     ):
-        RobustnessStudy.of(["fedavg"], BASE.with_settings(["reducer=Median"]))
+        RobustnessStudy.of(BASE.with_settings(["reducer=Median"]), methods=["fedavg"])

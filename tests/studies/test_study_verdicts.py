@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedkeel.studies.study_verdicts import (
-    constants_verdict,
-    interaction_verdict,
-    robustness_verdict,
-    stability_verdict,
-)
+from fedkeel.studies.constants_page import constants_verdict
+from fedkeel.studies.interaction_page import interaction_verdict
+from fedkeel.studies.robustness_page import robustness_verdict
+from fedkeel.studies.stability_page import stability_verdict
+
+
+def each(**found: Any) -> dict[str, list[tuple[int, Any]]]:
+    """Return what was found of each method with one seed."""
+    return {method: [(0, one)] for method, one in found.items()}
 
 
 def stable(*ends: float, clients: tuple[int, ...] = (1, 2, 3)) -> dict[str, Any]:
@@ -24,7 +27,7 @@ def stable(*ends: float, clients: tuple[int, ...] = (1, 2, 3)) -> dict[str, Any]
 
 
 def test_stability_names_the_closest_with_intervals_over_the_same_clients() -> None:
-    verdict = stability_verdict({"FedAvg": stable(2.0, 3.0, 4.0), "FedSAGD": stable(1.0, 2.1, 2.9)})
+    verdict = stability_verdict(each(FedAvg=stable(2.0, 3.0, 4.0), FedSAGD=stable(1.0, 2.1, 2.9)))
     assert verdict.text == (
         "Runs that differ in one client, after 1 round, 3 pairs: FedSAGD ends closest, 2 (at most 2.9) "
         "apart; FedAvg 1 farther (+0.75 to +1.2)."
@@ -33,11 +36,11 @@ def test_stability_names_the_closest_with_intervals_over_the_same_clients() -> N
 
 
 def test_stability_does_not_claim_what_pairs_do_not_settle() -> None:
-    verdict = stability_verdict({"FedAvg": stable(2.0, 3.0, 4.0), "FedSAGD": stable(3.0, 2.0, 3.5)})
+    verdict = stability_verdict(each(FedAvg=stable(2.0, 3.0, 4.0), FedSAGD=stable(3.0, 2.0, 3.5)))
     assert "not settled" in verdict.text
     assert verdict.tone == "unclear"
     others = stable(1.0, 1.1, 1.2, clients=(4, 5, 6))  # other clients: no pairs, no interval
-    verdict = stability_verdict({"FedAvg": stable(2.0, 3.0, 4.0), "FedSAGD": others})
+    verdict = stability_verdict(each(FedAvg=stable(2.0, 3.0, 4.0), FedSAGD=others))
     assert " to " not in verdict.text
     assert verdict.tone == "unclear"
 
@@ -45,7 +48,7 @@ def test_stability_does_not_claim_what_pairs_do_not_settle() -> None:
 def test_interaction_is_called_no_test() -> None:
     snapshot = {"round": 20, "features": 31, "local_current": 8.25}
     verdict = interaction_verdict(
-        {"FedAvg": [snapshot], "FedDyn": [{**snapshot, "local_current": 9.5, "features": 40}]}
+        each(FedAvg=[snapshot], FedDyn=[{**snapshot, "local_current": 9.5, "features": 40}])
     )
     assert verdict is not None
     assert "After round 20" in verdict.text

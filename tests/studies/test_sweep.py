@@ -13,10 +13,12 @@ from typer.testing import CliRunner
 
 import fedkeel as fk
 from fedkeel.cli.app import app
-from fedkeel.directories.pages import sweep_document
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.placement import Placement
-from fedkeel.studies.sweep import Sweep, play, report
+from fedkeel.report.tables import Trial
+from fedkeel.studies.base import StudyResult, play
+from fedkeel.studies.comparison import in_order
+from fedkeel.studies.sweep import Sweep
 from fedkeel.studies.tune import (
     ChoiceRange,
     IntegerRange,
@@ -38,11 +40,17 @@ def timeless(rows: Any) -> list[dict[str, Any]]:
     return [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
 
 
+def trials_of(found: StudyResult, out: Path) -> list[Trial]:
+    assert isinstance(found.study, Sweep)
+    return in_order(found.study.runs(out), found.results, found.study.values)
+
+
 @pytest.mark.slow
 def test_a_sweep_over_the_switch_goes_from_one_method_to_the_other(tmp_path: Path) -> None:
     """0 and 0.0 are no round, 1 is one round, 2 of 2 and 1.0 are all rounds."""
     values = ["0", "0.0", "1", "0.5", "2", "1.0"]
-    trials = play(Sweep.of("method=stages((FedDyn, {}), FedAvg)", values, 1, BASE), tmp_path / "s")
+    sweep = Sweep.of(BASE, over="method=stages((FedDyn, {}), FedAvg)", values=values, seeds=1)
+    trials = trials_of(play(sweep, tmp_path / "s"), tmp_path / "s")
     found = {trial.label: timeless(trial.rows) for trial in trials}
     plain = {name: timeless(BASE.with_settings([f"method={name}"]).train().history) for name in ENDS}
     assert found["0"] == found["0.0"] == plain["FedAvg"]
@@ -51,19 +59,20 @@ def test_a_sweep_over_the_switch_goes_from_one_method_to_the_other(tmp_path: Pat
 
 
 def test_a_sweep_runs_what_its_settings_say_and_names_the_best(tmp_path: Path) -> None:
-    sweep = Sweep.of("method=FedInit(beta={})", ["-0.1", "0", "0.1"], 2, BASE)
+    sweep = Sweep.of(BASE, over="method=FedInit(beta={})", values=["-0.1", "0", "0.1"], seeds=2)
     heard = Heard()
-    trials = play(sweep, tmp_path / "s", events=heard)
+    made = play(sweep, tmp_path / "s", events=heard)
+    trials = trials_of(made, tmp_path / "s")
     assert [(t.label, t.seed) for t in trials] == [(v, s) for v in ("-0.1", "0", "0.1") for s in (0, 1)]
     assert heard.kept == [False] * 6
     direct = BASE.with_settings(["method=FedInit(beta=0.1)", "seed=1"]).train()
     assert timeless(trials[-1].rows) == timeless(direct.history)
-    found = report(sweep, trials, tmp_path / "s")
+    found = made.numbers
     means = {
         value: sum(t.rows[-1]["accuracy"] for t in trials if t.label == value) / 2 for value in sweep.values
     }
     assert found["best"] == max(means, key=lambda value: means[value])
-    plot = block(sweep_document(tmp_path / "s"), "sweep-plot").series[0]
+    plot = block(made.document, "sweep-plot").series[0]
     assert plot.x == (-0.1, 0.0, 0.1)
     assert list(plot.y) == pytest.approx(list(means.values()), rel=1e-5)
 
@@ -72,19 +81,22 @@ def test_a_sweep_runs_what_its_settings_say_and_names_the_best(tmp_path: Path) -
 def test_a_sweep_goes_on_where_it_stopped_and_in_parallel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = Sweep.of("work.epochs", ["1"], 1, BASE)
-    (once,) = play(first, tmp_path / "s")
-    more = Sweep.of("work.epochs", ["1", "2"], 1, BASE)
-    one, two = play(more, tmp_path / "s", placement=Placement(2))
+    first = Sweep.of(BASE, over="work.epochs", values=["1"], seeds=1)
+    (once,) = trials_of(play(first, tmp_path / "s"), tmp_path / "s")
+    more = Sweep.of(BASE, over="work.epochs", values=["1", "2"], seeds=1)
+    one, two = trials_of(play(more, tmp_path / "s", placement=Placement(2)), tmp_path / "s")
     assert timeless(one.rows) == timeless(once.rows)
     alone = BASE.with_settings(["work.epochs=2", "seed=0"]).train()
     assert timeless(two.rows) == timeless(alone.history)
     monkeypatch.setattr(Experiment, "train", None)
-    assert len(play(more, tmp_path / "s", placement=Placement(2))) == 2
+    assert len(play(more, tmp_path / "s", placement=Placement(2)).results) == 2
     for other, message in (
-        (Sweep.of("work.batch_size", ["50"], 1, BASE), "its over is 'work.epochs', not 'work.batch_size'"),
         (
-            Sweep.of("work.epochs", ["1"], 1, BASE.with_settings(["work.lr=0.2"])),
+            Sweep.of(BASE, over="work.batch_size", values=["50"], seeds=1),
+            "its over is 'work.epochs', not 'work.batch_size'",
+        ),
+        (
+            Sweep.of(BASE.with_settings(["work.lr=0.2"]), over="work.epochs", values=["1"], seeds=1),
             "its work.lr is 0.1, not 0.2",
         ),
     ):
@@ -104,7 +116,7 @@ def test_a_sweep_goes_on_where_it_stopped_and_in_parallel(
 )
 def test_a_wrong_sweep_is_refused_before_it_runs(over: str, values: list[str], message: str) -> None:
     with pytest.raises(fk.ConfigError, match=message):
-        Sweep.of(over, values, 1, BASE)
+        Sweep.of(BASE, over=over, values=values, seeds=1)
 
 
 def test_ranges_are_read() -> None:
@@ -154,7 +166,7 @@ def test_a_search_finds_keeps_and_goes_on(tmp_path: Path) -> None:
 def test_directories_of_others_stay_untouched(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("x")
     with pytest.raises(fk.StorageError, match=r"holds mine.txt and no study"):
-        play(Sweep.of("work.lr", ["0.1"], 1, BASE), tmp_path)
+        play(Sweep.of(BASE, over="work.lr", values=["0.1"], seeds=1), tmp_path)
     pytest.importorskip("optuna")
     with pytest.raises(fk.StorageError, match=r"holds mine.txt and no study"):
         tune(BASE, [knob("work.lr=log(0.001, 0.5)")], tmp_path)
@@ -203,7 +215,7 @@ def test_the_commands(tmp_path: Path) -> None:
         *("--out", str(tmp_path / "c")),
     )
     assert seen["methods"]["FedAvg"][0]["features"] >= 20
-    assert (tmp_path / "c" / "interaction.json").exists()
+    assert (tmp_path / "c" / "result.json").exists()
     together = tmp_path / "all.html"
     ran = CliRunner().invoke(
         app, ["report", *(str(tmp_path / name) for name in "abc"), "--out", str(together)]

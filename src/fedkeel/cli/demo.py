@@ -6,9 +6,9 @@ import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
-from fedkeel.cli.studies import at_once, carry_out
+from fedkeel.cli.studies import carry_out
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.experiments.placement import Placement
+from fedkeel.experiments.placement import ONE_BY_ONE
 from fedkeel.studies.comparison import Comparison
 
 _EXAMPLES = """[bold]Examples[/]
@@ -29,4 +29,4 @@ def demo(columns: opt.TableColumns = None, out: opt.Out = None, as_json: opt.Jso
     """See a result in a minute: three methods × three seeds on digits, on clients that differ strongly."""
     experiment = Experiment().with_settings(_SETTINGS)
     comparison = Comparison.of(experiment, methods=_METHODS, columns=columns)
-    carry_out(comparison, out or paths.fresh("demo"), Placement(at_once(None, None)), as_json=as_json)
+    carry_out(comparison, out or paths.fresh("demo"), ONE_BY_ONE, as_json=as_json)

@@ -14,8 +14,7 @@ from fedkeel.cli import paths
 from fedkeel.common.columns import shown_events
 from fedkeel.common.errors import ClientFailed, ConfigError, Diverged, FedkeelError, Stopped, StorageError
 from fedkeel.common.progress import RunProgress, console, shown_time
-from fedkeel.directories.kinds import KeptStudy, kept_study
-from fedkeel.directories.old import way_on
+from fedkeel.directories.kinds import KeptStudy, kept_study, way_on
 from fedkeel.experiments.experiment import Experiment
 
 if TYPE_CHECKING:

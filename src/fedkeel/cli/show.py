@@ -17,8 +17,7 @@ from fedkeel.cli.runs import described
 from fedkeel.common.columns import shown_events
 from fedkeel.common.errors import StorageError
 from fedkeel.common.progress import console, shown_time
-from fedkeel.directories.kinds import KeptStudy, kept_study
-from fedkeel.directories.old import way_on
+from fedkeel.directories.kinds import KeptStudy, kept_study, way_on
 from fedkeel.experiments import PAGE_FILE
 from fedkeel.report.tables import UNFINISHED
 from fedkeel.running.run_directory import check_end, read_manifest, read_rows, read_timings

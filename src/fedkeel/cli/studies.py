@@ -36,9 +36,9 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the application; those of `fedkeel study` in a group."""
     group = typer.Typer(no_args_is_help=True, help="Diagnostics that need runs of their own.")
     for kind in STUDIES:
-        study = study_class(kind)
-        if not study.has_experiment:  # its command has more to it
+        if kind == "recipe":  # its command has more to it: see reproduce.py
             continue
+        study = study_class(kind)
         name, _, inner = study.command.partition(" ")
         target = group if inner else app
         target.command(inner or name, epilog=_epilog(study))(command_of(study))
@@ -69,7 +69,7 @@ def command_of(study: type[Study]) -> Callable[..., None]:
     command.__name__, command.__doc__ = study.command.rpartition(" ")[2], study.about
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     dropped = [*study.without, *(name for name in own if name in opt.parameter_names())]
-    return opt.takes_experiment(leave_out=dropped, show=opt.TRAINING)(command)
+    return opt.takes_experiment(leave_out=dropped, show=opt.TRAINING if study.shows_training else ())(command)
 
 
 def parameter_of(study: type[Study], name: str, how: AskedSetting) -> inspect.Parameter:
@@ -86,7 +86,9 @@ def parameter_of(study: type[Study], name: str, how: AskedSetting) -> inspect.Pa
         kind, default = kind | None, None
     if name == "over":
         kind = list[str]  # repeatable, so that what is meant for `tune` is told
-    option = typer.Option(flag, metavar=how.metavar, help=field.description, min=None if how.many else least)
+    option = typer.Option(
+        flag, metavar=how.metavar, help=field.description, min=0 if numbers else None if how.many else least
+    )
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option]
     )
@@ -96,7 +98,12 @@ def at_once(parallel: int | None, device: str | None) -> int:
     """Return how many runs go side by side."""
     if parallel is not None:
         return parallel
-    return (os.cpu_count() or 1) if device in (None, "cpu") else 1
+    return cores() if device in (None, "cpu") else 1
+
+
+def cores() -> int:
+    """Return how many cores the machine has."""
+    return os.cpu_count() or 1
 
 
 def carry_out(

@@ -5,13 +5,14 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedkeel.common.errors import StorageError
 from fedkeel.experiments import COMPARISON_FILE, OUTCOME_TEXT, STUDY_FILE
-from fedkeel.studies.base import Study
-from fedkeel.studies.comparison import read_old_comparison
 from fedkeel.studies.description import read_description
+
+if TYPE_CHECKING:
+    from fedkeel.studies.base import Study
 
 # kind, as study.json has it: the module and the class that declare it; a new study is a module and a row
 STUDIES = {
@@ -25,6 +26,9 @@ STUDIES = {
     "costs study": "fedkeel.studies.costs_study:CostsStudy",
     "recipe": "fedkeel.papers.reproduce.study:RecipeStudy",
 }
+
+
+_OLD_COMMANDS = {"sweep": "sweep", "search": "tune"}
 
 
 @cache
@@ -70,5 +74,14 @@ def kept_study(directory: Path) -> KeptStudy | None:
             found["study"], directory, found.get("plan"), found.get("command"), found.get("placement")
         )
     if (directory / COMPARISON_FILE).exists():
+        from fedkeel.studies.comparison import read_old_comparison  # noqa: PLC0415  heavy
+
         return KeptStudy("comparison", directory, read_old_comparison(directory))
     return None
+
+
+def way_on(directory: Path, kind: str) -> str:
+    """Say how to go on with an old study."""
+    command = _OLD_COMMANDS.get(kind, f"study {kind.removesuffix(' study')}")
+    article = "an" if kind[0] in "aeiou" else "a"
+    return f"holds {article} {kind}: go on with the same `fedkeel {command}` line and --out {directory}"

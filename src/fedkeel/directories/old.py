@@ -13,6 +13,7 @@ from fedkeel.experiments import PAGE_FILE
 from fedkeel.report.page.document import Document, Section, Verdict
 from fedkeel.report.page.parts import PageParts
 from fedkeel.report.table_columns import parse_columns
+from fedkeel.studies.comparison import check_columns
 from fedkeel.studies.constants_page import constants_section, constants_verdict
 from fedkeel.studies.description import read_description
 from fedkeel.studies.interaction_page import interaction_section, interaction_verdict
@@ -27,8 +28,6 @@ from fedkeel.studies.sweep import (
     with_other_columns,
 )
 from fedkeel.studies.sweep_report import SWEEP_FILE
-
-COMMANDS = {"sweep": "sweep", "search": "tune"}
 
 
 class _Shown(NamedTuple):
@@ -75,14 +74,9 @@ def old_document(directory: Path, kind: str, columns: str | None = None) -> Docu
         return None
     numbers = read_old_sweep(directory)
     if columns is not None:
-        numbers = with_other_columns(numbers, sweep_trials(directory, numbers), parse_columns(columns))
+        trials, asked = sweep_trials(directory, numbers), parse_columns(columns)
+        check_columns(asked, trials, min(len(trial.rows) for trial in trials))
+        numbers = with_other_columns(numbers, trials, asked)
     whole = {**numbers, "directory": str(directory), "page": str(directory / PAGE_FILE)}
     page = sweep_parts(numbers, directory).document()
     return page.model_copy(update={"summary": sweep_summary(numbers), "numbers": whole})
-
-
-def way_on(directory: Path, kind: str) -> str:
-    """Say how to go on with an old study."""
-    command = COMMANDS.get(kind, f"study {kind.removesuffix(' study')}")
-    article = "an" if kind[0] in "aeiou" else "a"
-    return f"holds {article} {kind}: go on with the same `fedkeel {command}` line and --out {directory}"

@@ -13,8 +13,6 @@ from fedkeel.directories.kinds import KeptStudy, kept_study
 from fedkeel.directories.old import old_document, old_parts
 from fedkeel.experiments import STUDY_FILE
 from fedkeel.experiments.kept_runs import reported_run, told_apart
-from fedkeel.papers.reproduce.page import kept_document
-from fedkeel.papers.reproduce.study import read_outcome_file, recipe_told
 from fedkeel.report import FINAL
 from fedkeel.report.page.document import Document, Section
 from fedkeel.report.page.parts import PageParts
@@ -79,6 +77,8 @@ def parts_of(directory: Path) -> PageParts:
 def study_parts_of(kept: KeptStudy) -> PageParts | None:
     """Return the page of a study; None where it has nothing to show yet."""
     if kept.kind == "recipe":
+        from fedkeel.papers.reproduce.page import kept_document  # noqa: PLC0415  heavy
+
         page = kept_document(kept.directory)
         return PageParts(page.title, sections=page.sections, whole=page)
     if kept.plan is None:
@@ -91,6 +91,8 @@ def study_parts_of(kept: KeptStudy) -> PageParts | None:
 def study_document(kept: KeptStudy, columns: str | None = None) -> Document | None:
     """Return all that is told of a study, as far as it is; None where it has nothing to show yet."""
     if kept.kind == "recipe" and columns is None:
+        from fedkeel.papers.reproduce.study import read_outcome_file, recipe_told  # noqa: PLC0415  heavy
+
         return recipe_told(read_outcome_file(kept.directory), kept.directory)
     if kept.plan is None:
         return old_document(kept.directory, kept.kind, columns)
@@ -107,6 +109,8 @@ def numbers_so_far(study: Study, directory: Path, *, anew: bool = False) -> dict
     results = study.so_far(directory)
     changed = results is not None and any(one.problem == UNFINISHED for one in results.values())
     if results is not None and (kept is None or changed or anew):
+        if anew:
+            study.check_columns(results)
         return study.conclude(results, directory)
     return kept
 

@@ -11,10 +11,7 @@ import json
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
-
-from safetensors.torch import load, save
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from fedkeel.common.errors import StorageError
 from fedkeel.common.files import make_directory, read_whole, storage_errors, write_durably
@@ -23,6 +20,9 @@ from fedkeel.common.tomlfile import flat
 from fedkeel.experiments import COMPARISON_FILE, OUTCOME_FILE
 from fedkeel.experiments import STUDY_FILE as FILE
 from fedkeel.studies.description import read_description
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FORMAT = 2  # of study.json: with the plan of the study
 _MARKS = {"comparison": COMPARISON_FILE, "recipe": OUTCOME_FILE}
@@ -104,12 +104,16 @@ def read_part(path: Path) -> Any:
 
 def write_tensors(path: Path | None, tensors: dict[str, Tensor]) -> None:
     """Write a part that consists of tensors, where a path is given."""
+    from safetensors.torch import save  # noqa: PLC0415  heavy
+
     if path is not None:
         _write(path, save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}))
 
 
 def read_tensors(path: Path | None) -> dict[str, Tensor] | None:
     """Return a part that consists of tensors, None where it is missing or damaged."""
+    from safetensors.torch import load  # noqa: PLC0415  heavy
+
     content = None if path is None else _read(path)
     return None if content is None else load(content)
 

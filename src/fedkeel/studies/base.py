@@ -27,6 +27,7 @@ from fedkeel.common.errors import (
 from fedkeel.common.files import read_whole, storage_errors, write_durably
 from fedkeel.common.frozen import Count, FrozenModel
 from fedkeel.common.jsonfiles import json_text, parse_object, sealed, unsealed
+from fedkeel.common.progress import RunsDone
 from fedkeel.experiments import PAGE_FILE, RESULT_FILE, STUDY_FILE
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.placement import ONE_BY_ONE, Placement
@@ -120,6 +121,7 @@ class Study(FrozenModel):
     examples: ClassVar[tuple[str, ...]] = ()
     without: ClassVar[tuple[str, ...]] = ("method", "seed")  # settings of an experiment that it has itself
     has_experiment: ClassVar[bool] = True
+    shows_training: ClassVar[bool] = True  # its help shows more options of training
     own_workers: ClassVar[bool] = False  # how many runs go side by side is a setting: it decides numbers
 
     experiment: InstanceOf[Experiment] = Field(default_factory=Experiment)
@@ -188,6 +190,9 @@ class Study(FrozenModel):
     def with_columns(self, columns: str) -> Self:
         """Return the study with other columns in its table."""
         raise ConfigError(f"--columns {columns}: {self.kind} has no table of methods or values: leave it out")
+
+    def check_columns(self, results: Results) -> None:
+        """Refuse columns of its table that runs on disk do not have."""
 
     def refuse(self, results: Results) -> None:
         """Raise Diverged where runs diverged and that is an error of the whole."""
@@ -275,14 +280,36 @@ class StudyResult(NamedTuple):
 
 
 class _Begun(RunEvents):
-    """Writes the plan of a study once it is known that its runs can be made."""
+    """Writes the plan of a study: of a new one before its runs, of another one when a run has gone on.
 
-    def __init__(self, write: Callable[[], None]) -> None:
-        self._write = write
+    So a line that asks for what the runs on disk refuse leaves the plan as it is.
+    """
+
+    def __init__(self, write: Callable[[], None], *, new: bool) -> None:
+        self._write, self._new, self._written = write, new, False
 
     def begin(self, runs: Sequence[IndependentRun[Any]], kept: int) -> None:
+        """Write it, where it is a new one, or nothing is left to do."""
+        if self._new or kept == len(runs):
+            self._once()
+
+    def row(self, run: IndependentRun[Any], row: Any) -> None:
         """Write it."""
-        self._write()
+        self._once()
+
+    def ended(self, run: IndependentRun[Any], result: Any, *, kept: bool) -> None:
+        """Write it."""
+        if not kept:
+            self._once()
+
+    def progress(self, done: RunsDone, rounds: Mapping[Path, int]) -> None:
+        """Write it."""
+        self._once()
+
+    def _once(self) -> None:
+        if not self._written:
+            self._write()
+            self._written = True
 
 
 def play(
@@ -312,7 +339,7 @@ def play(
     try:
         if not study.began_in_old_format(out):
             open_directory(out, study.kind, study.shared(), begin=False)
-            told = [_Begun(begin), *told]
+            told = [_Begun(begin, new=not (out / STUDY_FILE).exists()), *told]
         results = study.make(out, placement, SeveralEvents(*told))
     except (ConfigError, DataError):
         _remove(new)

@@ -24,7 +24,7 @@ from fedkeel.report.measures import Measure, parse_measure
 from fedkeel.report.page.document import Table, Text
 from fedkeel.report.page.parts import PageParts, listed
 from fedkeel.report.table_columns import COLUMNS, measure_columns, parse_columns
-from fedkeel.report.tables import MethodSummary, Trial, cells, headings, why_diverged
+from fedkeel.report.tables import UNFINISHED, MethodSummary, Trial, cells, headings, why_diverged
 from fedkeel.studies.base import Results, Study, Texts, asked
 
 METHODS = 'Method, as scaffold or "relaxed(fedcm, beta=0.1)"; repeatable.'
@@ -39,7 +39,13 @@ TABLE_COLUMNS = (
 
 
 def _read_columns(given: Any) -> Any:
-    return tuple(given.split(",")) if isinstance(given, str) else COLUMNS if given is None else tuple(given)
+    return (
+        tuple(given.split(";" if ";" in given else ","))
+        if isinstance(given, str)
+        else COLUMNS
+        if given is None
+        else tuple(given)
+    )
 
 
 ColumnNames = Annotated[tuple[str, ...], BeforeValidator(_read_columns)]
@@ -72,19 +78,20 @@ class Comparison(Study):
     methods: Texts = asked(..., METHODS, flag="--method", metavar="METHOD", many=True)
     measure: str = asked("final", MEASURE, metavar="RULE")
     columns: ColumnNames = asked(COLUMNS, TABLE_COLUMNS, metavar="A,B,…", listed=True)
-    folders: Texts = ()  # of a comparison of version 0.1, where they are not the usual ones
+    folders: Texts = ()  # of the methods: to find them again takes PyTorch
 
     def checked(self) -> Self:
         """Check the methods, and that the runs have what is measured."""
         measure, columns = parse_scoring(self.measure, self.columns, self.experiment)
-        made = self.changed(methods=distinct_methods(self.methods), measure=measure, columns=columns)
+        methods = distinct_methods(self.methods)
+        made = self.changed(methods=methods, measure=measure, columns=columns, folders=folders_of(methods))
         runs = [made.experiment_of(method, 0) for method in made.methods]
         check_scoring(runs, made.measure, made.columns)
         return made
 
     def runs(self, out: Path) -> list[PlannedRun]:
         """Return the runs, seed after seed."""
-        folders = self.folders or tuple(map(method_folder, self.methods))
+        folders = self.folders or folders_of(self.methods)
         return [
             PlannedRun(method, self.experiment_of(method, seed), out / name / f"seed-{seed}")
             for seed in self.all_seeds
@@ -166,11 +173,15 @@ class Comparison(Study):
 
     def so_far(self, out: Path) -> Results:
         """Return the runs as far as they are."""
-        return {run.directory: run.so_far() for run in self.runs(out)}
+        return runs_so_far(self, out, "method")
 
     def with_columns(self, columns: str) -> Self:
         """Return the comparison with other columns."""
         return self.changed(columns=parse_columns(columns))
+
+    def check_columns(self, results: Results) -> None:
+        """Refuse columns that runs on disk do not have."""
+        check_columns(self.columns, list(results.values()), self.experiment.rounds)
 
     def refuse(self, results: Results) -> None:
         """Raise Diverged where runs diverged."""
@@ -196,17 +207,33 @@ def distinct_methods(methods: Sequence[str]) -> tuple[str, ...]:
     return tuple(spell_method(text) for text in methods)
 
 
+def folders_of(methods: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the methods' directories."""
+    return tuple(map(method_folder, methods))
+
+
 def in_order(runs: Sequence[PlannedRun], results: Results, labels: Sequence[str]) -> list[Trial]:
     """Return the results of runs, method by method or value by value."""
     ordered = sorted(runs, key=lambda run: labels.index(run.label))
     return [results[run.directory] for run in ordered]
 
 
-def check_columns(study: Any, trials: Sequence[Trial]) -> None:
+def runs_so_far(study: Study, out: Path, name: str) -> dict[Path, Trial]:
+    """Return runs as far as they are; why one diverged was written down when the study was concluded."""
+    numbers = study.read(out) or {"runs": ()}
+    problems = {(one[name], one["seed"]): one["problem"] for one in numbers["runs"]}
+    found = {}
+    for run in study.runs(out):
+        trial = run.so_far()  # type: ignore[attr-defined]  # all are planned runs
+        known = problems.get((trial.label, trial.seed)) if trial.problem == UNFINISHED else None
+        found[run.directory] = trial._replace(problem=known or trial.problem)
+    return found
+
+
+def check_columns(columns: Sequence[str], trials: Sequence[Trial], rounds: int) -> None:
     """Refuse columns that runs, as they are on disk, do not have."""
     known = {name for trial in trials for row in trial.rows for name in row}
-    rounds = min((len(trial.rows) for trial in trials), default=0)
-    check_measures(measure_columns(study.columns), rounds or study.experiment.rounds, known, "--columns")
+    check_measures(measure_columns(columns), rounds, known, "--columns")
 
 
 def refuse_diverged(trials: Sequence[Trial]) -> None:

@@ -40,6 +40,7 @@ class ConstantsStudy(Study):
         "fedkeel study constants --json > constants.json",
     )
     without: ClassVar = ("rounds", "track")
+    shows_training: ClassVar = False
 
     seeds: int = asked(1, SEEDS, metavar="N", ge=1)
     pilot_rounds: int = asked(30, "Rounds of the pilot.", ge=1)

@@ -63,6 +63,7 @@ class CostsStudy(Study):
         "fedkeel costs --json | jq .disagreements",
     )
     without: ClassVar = ("method", "track")
+    shows_training: ClassVar = False
 
     methods: Texts = asked(PRINTED, METHODS, flag="--method", metavar="METHOD", many=True)
     seeds: int = 1  # what is counted does not depend on it

@@ -43,6 +43,7 @@ class InteractionStudy(Study):
         "fedkeel study interaction --method fedavg --split IID --out runs/features --json > features.json",
     )
     without: ClassVar = ("method", "track")
+    shows_training: ClassVar = False
 
     methods: Texts = asked(..., METHODS, flag="--method", metavar="METHOD", many=True)
     seeds: int = asked(1, SEEDS, metavar="N", ge=1)

@@ -66,7 +66,8 @@ class SearchStudy(Study):
     kind: ClassVar = "search"
     command: ClassVar = "tune"
     about: ClassVar = (
-        "Search settings for the best final accuracy with Optuna; hopeless trials are pruned by rounds."
+        "Search settings for the best final accuracy with Optuna; hopeless trials are pruned by rounds.\n\n"
+        "With several seeds a trial is scored by the mean over them, and pruned in its first one."
     )
     examples: ClassVar = (
         'fedkeel tune --over "work.lr=log(0.01, 1)" --over "method=FedInit(beta={uniform(0, 0.2)})" '
@@ -79,7 +80,7 @@ class SearchStudy(Study):
     own_workers: ClassVar = True
 
     over: Texts = asked(..., OVER, flag="--over", metavar="KEY=RANGE", many=True)
-    seeds: int = asked(1, f"{SEEDS}; a trial is scored by their mean.", metavar="N", ge=1)
+    seeds: int = asked(1, SEEDS, metavar="N", ge=1)  # a trial is scored by their mean
     trials: int = asked(20, "Trials in all.", ge=1)
     parallel: int = asked(
         1, "Trials at a time: they are drawn together, not knowing of each other.", metavar="N", ge=1

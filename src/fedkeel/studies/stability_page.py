@@ -9,7 +9,6 @@ from typing import Any
 
 from fedkeel.report.page.document import Axis, Chart, Section, Series, Table, Text, Tone, Verdict
 from fedkeel.report.page.runs import short
-from fedkeel.report.significance import mean_interval
 from fedkeel.studies.measured import several as _several
 
 _LEVEL = 0.95
@@ -159,6 +158,8 @@ def _farther(
     gap = one["mean"][-1] - than["mean"][-1]
     if replaced[0] != replaced[1]:
         return gap, None, None
+    from fedkeel.report.significance import mean_interval  # noqa: PLC0415  heavy
+
     gaps = [a[-1] - b[-1] for a, b in zip(one["curves"], than["curves"], strict=True)]
     interval = mean_interval(gaps, level, (-inf, inf))
     return (gap, None, None) if interval is None else (gap, *interval)

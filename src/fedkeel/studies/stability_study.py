@@ -43,6 +43,7 @@ class StabilityStudy(Study):
         "fedkeel study stability --method fedavg --method fedinit --replace sample --out runs/stability",
     )
     without: ClassVar = ("method", "held_out", "track")
+    shows_training: ClassVar = False
 
     methods: Texts = asked(..., METHODS, flag="--method", metavar="METHOD", many=True)
     seeds: int = asked(1, SEEDS, metavar="N", ge=1)

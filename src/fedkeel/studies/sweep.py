@@ -27,8 +27,10 @@ from fedkeel.studies.comparison import (
     MEASURE,
     TABLE_COLUMNS,
     ColumnNames,
+    check_columns,
     in_order,
     refuse_diverged,
+    runs_so_far,
 )
 from fedkeel.studies.sweep_report import (
     SWEEP_FILE,
@@ -174,11 +176,15 @@ class Sweep(Study):
 
     def so_far(self, out: Path) -> Results:
         """Return the runs as far as they are."""
-        return {run.directory: run.so_far() for run in self.runs(out)}
+        return runs_so_far(self, out, "value")
 
     def with_columns(self, columns: str) -> Self:
         """Return the sweep with other columns."""
         return self.changed(columns=parse_columns(columns))
+
+    def check_columns(self, results: Results) -> None:
+        """Refuse columns that runs on disk do not have."""
+        check_columns(self.columns, list(results.values()), self.experiment.rounds)
 
     def refuse(self, results: Results) -> None:
         """Raise Diverged where runs diverged."""

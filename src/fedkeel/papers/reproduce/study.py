@@ -18,10 +18,7 @@ from fedkeel.experiments.placement import Placement
 from fedkeel.experiments.run_all import IndependentRun, RunEvents
 from fedkeel.papers.recipes import find_recipe
 from fedkeel.papers.recipes.recipe import PRINTED
-from fedkeel.papers.reproduce.carrying_out import RecipeRun, conclude_from, make_runs
 from fedkeel.papers.reproduce.jobs import JobResult
-from fedkeel.papers.reproduce.outcome import outcome_text
-from fedkeel.papers.reproduce.page import kept_document, write_numbers
 from fedkeel.papers.reproduce.plan import RecipePlan, plan
 from fedkeel.report.page.document import Code, Document
 from fedkeel.report.page.parts import PageParts
@@ -114,16 +111,24 @@ class RecipeStudy(Study):
 
     def runs(self, out: Path) -> Sequence[IndependentRun[JobResult]]:
         """Return the runs, those that are shared once."""
+        from fedkeel.papers.reproduce.carrying_out import RecipeRun  # noqa: PLC0415  heavy
+
         histories = None if self.histories is None else Path(self.histories)
         return [RecipeRun(job, histories) for job in self.plan(out.parent).distinct.values()]
 
     def make(self, out: Path, placement: Placement, events: RunEvents) -> Results:
         """Make the runs, the longest of a seed first."""
+        from fedkeel.papers.reproduce.carrying_out import make_runs  # noqa: PLC0415  heavy
+
         histories = None if self.histories is None else Path(self.histories)
         return make_runs(self.plan(out.parent), placement=placement, histories=histories, events=events)
 
     def conclude(self, results: Results, out: Path) -> dict[str, Any]:
         """Return the numbers, and write them with the page as data."""
+        from fedkeel.papers.reproduce.carrying_out import conclude_from  # noqa: PLC0415  heavy
+        from fedkeel.papers.reproduce.outcome import outcome_text  # noqa: PLC0415
+        from fedkeel.papers.reproduce.page import write_numbers  # noqa: PLC0415
+
         outcome = conclude_from(self.plan(out.parent), results)
         write_numbers(outcome, self.line())
         numbers = {**outcome.as_dict(), "text": f"{outcome_text(outcome)}\n"}
@@ -135,6 +140,8 @@ class RecipeStudy(Study):
 
     def parts(self, numbers: Mapping[str, Any], out: Path) -> PageParts:
         """Return the page that was written."""
+        from fedkeel.papers.reproduce.page import kept_document  # noqa: PLC0415  heavy
+
         kept = kept_document(out)
         return PageParts(kept.title, sections=kept.sections, whole=kept)
 
@@ -165,6 +172,8 @@ class RecipeStudy(Study):
 
 def recipe_told(numbers: Mapping[str, Any], out: Path) -> Document:
     """Return all that is told of a recipe: the page that was written, and the tables and claims as text."""
+    from fedkeel.papers.reproduce.page import kept_document  # noqa: PLC0415  heavy
+
     whole = {"directory": str(out), "page": str(out / PAGE_FILE), **numbers}
     text = str(whole.pop("text")).rstrip()
     summary = (Code(id="outcome", title="", text=text),)
