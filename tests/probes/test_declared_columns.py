@@ -120,6 +120,8 @@ def test_own_columns_are_known_in_a_notebook(tmp_path: Path) -> None:
     )
     assert " %" in more._cells()[0][2]
     assert "selected by its final mine" in found.chosen.note
+    asked = fk.compare(train, [fk.FedAvg()], seeds=1, columns="accuracy,final of mine/share")
+    assert asked.columns == ("accuracy", "final of mine/share (max)")
     page = document_in(found.save_page(tmp_path / "page.html"))
     assert block(page, "explorer").metrics[0] == "mine"
     assert "on the test set" not in block(page, "scores").note

@@ -302,6 +302,17 @@ def split_measure(text: str) -> tuple[str, str | None, str | None]:
     return (text, None, None) if found is None else (found[1], found[2], found[3])
 
 
+def plain_measure(text: str) -> str:
+    """Return a measure as it is written; it may leave open what is better of a column that only runs know.
+
+    A user's own probe declares that, so it is said where the run's probes are known.
+    """
+    rule, column, mode = split_measure(text)
+    if column is None or mode is not None or DECLARED.find(column) is not None:
+        return str(parse_measure(text))
+    return f"{parse_measure(rule)} of {column}"
+
+
 def _declared_mode(text: str, column: str, known: KnownColumns) -> str:
     better = known.describe(column).better
     if better is None:

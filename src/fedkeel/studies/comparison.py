@@ -21,8 +21,8 @@ from fedkeel.experiments.experiment import Experiment, ExperimentShape
 from fedkeel.experiments.expression import parse_method, spell_method
 from fedkeel.experiments.placement import ONE_BY_ONE, Placement
 from fedkeel.experiments.run_all import RunEvents, SeveralEvents, run_all
-from fedkeel.experiments.scoring import check_scoring, parse_scoring
-from fedkeel.report.measures import Measure, parse_measure
+from fedkeel.experiments.scoring import check_scoring, directed
+from fedkeel.report.measures import Measure, parse_measure, plain_measure
 from fedkeel.report.table_columns import COLUMNS, parse_columns
 from fedkeel.report.tables import UNFINISHED, Trial
 from fedkeel.running.run_directory import count_rows, is_whole, read_rows
@@ -167,7 +167,8 @@ class Comparison(NamedTuple):
         columns: str | Sequence[str] = COLUMNS,
     ) -> Comparison:
         """Check the methods and compare them on that many seeds; `measure` says what counts."""
-        measure, columns = parse_scoring(measure, columns, base)
+        measure = directed(plain_measure(measure), base)
+        columns = tuple(directed(name, base) for name in parse_columns(columns))
         if not methods:
             raise ConfigError("nothing to compare: name the methods, as in --method fedavg --method scaffold")
         made: dict[str, str] = {}

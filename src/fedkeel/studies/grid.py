@@ -231,7 +231,8 @@ def _play(
         ordered = sorted(trials, key=lambda key: list(choices).index(key[0]))
         listed = tuple(trials[key] for key in ordered)
         known = _known(results)
-        return RunGrid(kind, choices, results, listed, scored.text(listed, known), target, scored.columns)
+        columns = parse_columns(scored.columns, known) if listed else scored.columns
+        return RunGrid(kind, choices, results, listed, scored.text(listed, known), target, columns)
 
     shown = is_watched() if progress is None else progress
     display = RunProgress([f"{name}, seed {seed}" for name, seed in plan], 0, stderr=True) if shown else None

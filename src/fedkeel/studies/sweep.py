@@ -15,9 +15,10 @@ from fedkeel.common.jsonfiles import json_text, sealed
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.placement import ONE_BY_ONE, Placement
 from fedkeel.experiments.run_all import RunEvents, run_all
-from fedkeel.experiments.scoring import check_scoring, parse_scoring
+from fedkeel.experiments.scoring import check_scoring, directed
 from fedkeel.report import Measure, Trial, parse_measure
-from fedkeel.report.table_columns import COLUMNS
+from fedkeel.report.measures import plain_measure
+from fedkeel.report.table_columns import COLUMNS, parse_columns
 from fedkeel.studies import sweep_report
 from fedkeel.studies.artifacts import open_directory
 from fedkeel.studies.comparison import SPEED_ONLY, PlannedRun, changes
@@ -61,7 +62,8 @@ class Sweep(NamedTuple):
                 "sweep: --over seed: every value is run with the seeds of --seeds; vary another"
             )
         stripped = tuple(value.strip() for value in values)
-        measure, columns = parse_scoring(measure, columns, base)
+        measure = directed(plain_measure(measure), base)
+        columns = tuple(directed(name, base) for name in parse_columns(columns))
         made = cls(over, stripped, tuple(range(seeds)), base, measure, columns)
         made._check()
         check_scoring([made.experiment(value, 0) for value in stripped], measure, columns)
