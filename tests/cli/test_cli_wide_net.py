@@ -144,7 +144,18 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.chdir(root)
         for name in ("done", "held", "hollow"):
             run("run", "small.toml", "--out", name)
-        run("compare", "small.toml", "--method", "fedavg", "--seeds", "1", "--out", "comparison")
+        run(
+            "compare",
+            "small.toml",
+            "--method",
+            "fedavg",
+            "--seeds",
+            "1",
+            "--parallel",
+            "1",
+            "--out",
+            "comparison",
+        )
         run(*shlex.split("sweep small.toml --over work.lr --values 0.1 --seeds 1 --parallel 1 --out sweep"))
     (root / "hollow" / "manifest.json").write_text("{}")
     held = RunDirectory(root / "held")

@@ -120,6 +120,8 @@ def test_own_columns_are_known_in_a_notebook(tmp_path: Path) -> None:
     )
     assert " %" in more._cells()[0][2]
     assert "selected by its final mine" in found.chosen.note
+    asked = fk.compare(train, [fk.FedAvg()], seeds=1, columns="accuracy,final of mine/share")
+    assert asked.columns == ("accuracy", "final of mine/share (max)")
     page = document_in(found.save_page(tmp_path / "page.html"))
     assert block(page, "explorer").metrics[0] == "mine"
     assert "on the test set" not in block(page, "scores").note
@@ -133,7 +135,20 @@ def test_a_comparison_of_files_takes_what_is_better_from_the_probe(
     monkeypatch.setattr(expression, "probe_names", lambda: {**known, "Mine": Mine})
     tiny = ("--clients", "4", "--cohort", "2", "--steps", "1", "--batch-size", "8", "--rounds", "2")
     methods = ["--method", "fedavg", "--method", "scaffold", "--probe", "mine"]
-    found = json.loads(call("compare", *methods, *tiny, "--out", "c", "--json", "--measure", "final of mine"))
+    found = json.loads(
+        call(
+            "compare",
+            *methods,
+            *tiny,
+            "--out",
+            "c",
+            "--json",
+            "--parallel",
+            "1",
+            "--measure",
+            "final of mine",
+        )
+    )
     assert found["verdict"]["measure"] == "final of mine (min)"
     assert "--measure 'final of mine (min)'" in found["command"]
     assert block(document_in(Path("c/page.html")), "explorer").metrics[0] == "mine"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import Any
 
@@ -18,7 +17,6 @@ _SHOWN_WHOLE = 12  # clients; of more the worst and the best are shown
 _ENDS = 5
 
 
-@dataclass(frozen=True, eq=False)
 class ClientTable:
     """A row per client: its number, its training samples, in how many rounds it took part, loss and metrics.
 
@@ -26,7 +24,8 @@ class ClientTable:
     `evaluated` counts those samples.
     """
 
-    rows: Sequence[ClientRow]
+    def __init__(self, rows: Sequence[ClientRow]) -> None:
+        self.rows = rows
 
     @property
     def score(self) -> str:

@@ -25,7 +25,7 @@ from typing import (
     get_origin,
 )
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SkipValidation, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 from pydantic.fields import FieldInfo
 
@@ -59,6 +59,7 @@ OpenInterval = Annotated[_Real, Field(gt=0, lt=1, allow_inf_nan=False)]
 BelowHalf = Annotated[_Real, Field(ge=0, lt=0.5, allow_inf_nan=False)]
 Count = Annotated[_Whole, Field(ge=1)]
 Seed = Annotated[_Whole, Field(ge=0)]
+AsGiven = Annotated[T, SkipValidation()]  # kept as it was written, and so shown: `__post_init__` checks it
 
 _CONFIG = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
@@ -74,13 +75,19 @@ def frozen(cls: type[T]) -> type[T]:
         try:
             check(self, *args, **kwargs)
         except ValidationError as problem:
-            raise ConfigError(explain(problem, made, call=name)) from None
+            raise _own_error(problem) or ConfigError(explain(problem, made, call=name)) from None
 
     init.__wrapped__ = check  # type: ignore[attr-defined]  # keeps the signature visible
     made.__init__ = init  # type: ignore[assignment]
     if cls.__repr__ is object.__repr__:
         made.__repr__ = show  # type: ignore[method-assign]
     return made
+
+
+def _own_error(problem: ValidationError) -> FedkeelError | None:
+    """Return the error that a check of fedkeel's has raised, where there is no other."""
+    found = [error.get("ctx", {}).get("error") for error in problem.errors()]
+    return found[0] if len(found) == 1 and isinstance(found[0], FedkeelError) else None
 
 
 def show(self: object) -> str:

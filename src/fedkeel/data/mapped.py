@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fedkeel.common.errors import DataError
+from fedkeel.common.frozen import frozen
 from fedkeel.data.samples import Batch, InMemory, Samples, array_tree, as_target, tensors_of
 from fedkeel.tensors.trees import Tree, each, leaves
 
@@ -76,7 +76,7 @@ def _rows(array: Any, rows: Tensor) -> Tensor:
     return array[rows] if isinstance(array, Tensor) else torch.from_numpy(np.asarray(array[rows.numpy()]))
 
 
-@dataclass(frozen=True)
+@frozen
 class _FilePart:
     """Where a memory-mapped array lies, for another process to map it again."""
 

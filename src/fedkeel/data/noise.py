@@ -10,7 +10,7 @@ they are scaled (after, where its `after_transform` is true), with a generator k
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Protocol
 
@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedkeel.common.errors import ConfigError, DataError
-from fedkeel.common.frozen import added, show
+from fedkeel.common.frozen import AsGiven, added, frozen
 from fedkeel.data.federation import Federation
 from fedkeel.data.samples import InMemory
 from fedkeel.tensors.streams import Stream
@@ -37,14 +37,14 @@ class PictureNoise(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@frozen
 class ChannelGains:
     """Cameras differ: client i's channels are multiplied by 1 + sigma·N(0, 1), one draw per channel.
 
     FedInit gives no sigma; 0.2, changes of a fifth, is ours.
     """
 
-    sigma: float = 0.2
+    sigma: AsGiven[float] = 0.2
 
     def __post_init__(self) -> None:
         _check(self, self.sigma)
@@ -55,14 +55,14 @@ class ChannelGains:
         return _like(x, x.float() * gains[clients][:, :, None, None])
 
 
-@dataclass(frozen=True)
+@frozen
 class ClassBrightness:
     """Categories differ: all channels of class c are shifted by sigma·N(0, 1) of the full range.
 
     FedInit gives no sigma; 0.1, shifts of a tenth of the range, is ours.
     """
 
-    sigma: float = 0.1
+    sigma: AsGiven[float] = 0.1
 
     def __post_init__(self) -> None:
         _check(self, self.sigma)
@@ -99,7 +99,7 @@ def add_noise(federation: Federation, *noises: PictureNoise, seed: int = 0) -> F
     return replace(federation, pool=InMemory(x, y), index=index, origin={**federation.origin, **described})
 
 
-@dataclass(frozen=True, repr=False)
+@frozen
 class Augment:
     """Mirror each picture with probability ½, and shift it by up to `pad` pixels, filling with black.
 
@@ -108,13 +108,11 @@ class Augment:
     which is the mean colour. FL-Simulator runs `Augment(crop_probability=0.5, grey=True)`.
     """
 
-    flip: bool = True
-    pad: int = 4
-    flip_probability: float = added(0.5)
-    crop_probability: float = added(1.0)
-    grey: bool = added(False)
-
-    __repr__ = show
+    flip: AsGiven[bool] = True
+    pad: AsGiven[int] = 4
+    flip_probability: AsGiven[float] = added(0.5)
+    crop_probability: AsGiven[float] = added(1.0)
+    grey: AsGiven[bool] = added(False)
 
     @property
     def after_transform(self) -> bool:

@@ -9,7 +9,6 @@ All splitters but `DirichletByClient(replacement=True)` give a sample to at most
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal, Protocol
 
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkeel.common.errors import ConfigError, DataError
+from fedkeel.common.frozen import AsGiven, frozen
 from fedkeel.data.allocation import (
     Ints,
     assign_classes,
@@ -42,7 +42,7 @@ class Splitter(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@frozen
 class IID:
     """Every client gets a random share of all samples.
 
@@ -51,8 +51,8 @@ class IID:
     every client the same mixture of classes: each class's samples go to the clients in turn.
     """
 
-    balanced: bool = False
-    lognormal: float = 0.0
+    balanced: AsGiven[bool] = False
+    lognormal: AsGiven[float] = 0.0
 
     def __post_init__(self) -> None:
         _check_bool(self, "balanced", self.balanced)
@@ -73,7 +73,7 @@ class IID:
         return by_client(owner[np.argsort(order, kind="stable")], pools, clients)
 
 
-@dataclass(frozen=True)
+@frozen
 class DirichletByClass:
     """Each class's samples are spread over the clients with shares drawn from Dir(alpha).
 
@@ -83,8 +83,8 @@ class DirichletByClass:
     clients, which are cut to a common level, as high as possible.
     """
 
-    alpha: float
-    min_samples: int = 1
+    alpha: AsGiven[float]
+    min_samples: AsGiven[int] = 1
 
     def __post_init__(self) -> None:
         _check_alpha(self, self.alpha)
@@ -109,7 +109,7 @@ class DirichletByClass:
         return by_client(owner, class_pools(which, rng), clients)
 
 
-@dataclass(frozen=True)
+@frozen
 class DirichletByClient:
     """Each client draws a class prior from Dir(alpha), then its samples class by class from it.
 
@@ -120,9 +120,9 @@ class DirichletByClient:
     a client a sample repeats only if the client wants more of a class than there is.
     """
 
-    alpha: float
-    replacement: bool = False
-    lognormal: float = 0.0
+    alpha: AsGiven[float]
+    replacement: AsGiven[bool] = False
+    lognormal: AsGiven[float] = 0.0
 
     def __post_init__(self) -> None:
         _check_bool(self, "replacement", self.replacement)
@@ -148,7 +148,7 @@ class DirichletByClient:
         return by_client(owner[order], samples, clients)
 
 
-@dataclass(frozen=True)
+@frozen
 class Pathological:
     """Each client holds exactly `classes` classes (after McMahan et al. 2017).
 
@@ -156,7 +156,7 @@ class Pathological:
     nearly equally many holders; a class's samples are shared equally by its holders.
     """
 
-    classes: int
+    classes: AsGiven[int]
 
     def __post_init__(self) -> None:
         _check_whole(self, "classes", self.classes)
@@ -190,7 +190,7 @@ class Pathological:
         return by_client(owner, class_pools(which, rng), clients)
 
 
-@dataclass(frozen=True)
+@frozen
 class Natural:
     """One client per natural group of the data (a role, a writer), or per class with `by="class"`.
 
@@ -199,9 +199,9 @@ class Natural:
     than `clients`, a random choice of them takes part, in the order of their numbers.
     """
 
-    by: Literal["group", "class"] = "group"
-    max_samples: int | None = None
-    min_samples: int = 1
+    by: AsGiven[Literal["group", "class"]] = "group"
+    max_samples: AsGiven[int | None] = None
+    min_samples: AsGiven[int] = 1
 
     def __post_init__(self) -> None:
         if self.by not in ("group", "class"):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fedkeel.common.columns import DECLARED, VALIDATION, KnownColumns
+from fedkeel.common.columns import VALIDATION, KnownColumns
 from fedkeel.common.errors import ConfigError, did_you_mean
 from fedkeel.report import Trial, parse_measure
-from fedkeel.report.measures import split_measure
+from fedkeel.report.measures import plain_measure, split_measure
 from fedkeel.report.table_columns import COLUMNS, measure_columns, parse_columns
 from fedkeel.running.round import Row
 from fedkeel.running.selection import Selection
@@ -28,16 +28,12 @@ class MetricChoice(NamedTuple):
         cls, measure: str, metric: str | None, mode: str | None, columns: str | Iterable[str]
     ) -> MetricChoice:
         """Check what was asked for, before the first run."""
-        rule, column, direction = split_measure(measure)
+        _, column, _ = split_measure(measure)
         if column is not None and metric is not None:
             raise ConfigError(
                 f"measure = {measure!r} and metric = {metric!r}: both name a column: leave one out"
             )
-        parse_measure(rule)
-        # of a column that only the runs know, as of a user's own probe, the first one says what is better
-        later = column is not None and direction is None and DECLARED.find(column) is None
-        named = measure if later else str(parse_measure(measure))
-        return cls(named, Selection(metric, mode), parse_columns(columns))
+        return cls(plain_measure(measure), Selection(metric, mode), parse_columns(columns))
 
     def check(self, rows: Sequence[Row], known: KnownColumns) -> None:
         """Refuse a metric that a run does not have, and one of which nobody says what is better."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fedkeel.common.columns import DECLARED, RUN_COLUMNS, VALIDATION, KnownColumns
 from fedkeel.common.errors import ConfigError, did_you_mean
-from fedkeel.report.measures import MeanOfLast, parse_measure, rule_of
+from fedkeel.report.measures import MeanOfLast, parse_measure, plain_measure, rule_of, split_measure
 from fedkeel.report.table_columns import measure_columns, parse_columns
 
 if TYPE_CHECKING:
@@ -32,15 +32,24 @@ def check_scoring(experiments: Sequence[Experiment], measure: str, columns: Sequ
         _check_evaluated(text, experiments)
 
 
-def parse_scoring(
-    measure: str, columns: str | Iterable[str], experiment: Experiment
+def scoring_of(
+    measure: str, columns: str | Sequence[str], experiment: Experiment
 ) -> tuple[str, tuple[str, ...]]:
-    """Return a measure and the columns of a table in their plain forms.
+    """Return a measure and the columns of a table in their plain forms, which say what is better."""
+    named = tuple(directed(name, experiment) for name in parse_columns(columns))
+    return directed(plain_measure(measure), experiment), named
 
-    What is better of a column is said by them, or else by the experiment's probe that reports it.
+
+def directed(text: str, experiment: Experiment) -> str:
+    """Return a measure that says what is better; where it does not, the probe that reports its column does.
+
+    Other texts, as columns of a table, stay as they are.
     """
+    _, column, mode = split_measure(text)
+    if column is None or mode is not None:
+        return text
     known = KnownColumns(column for probe in _probes(experiment) for column in probe.columns)
-    return str(parse_measure(measure, known)), parse_columns(columns, known)
+    return str(parse_measure(text, known))
 
 
 def check_measures(texts: Iterable[str], rounds: int, known: Collection[str], option: str) -> None:

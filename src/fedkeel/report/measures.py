@@ -6,10 +6,11 @@ import re
 import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from fedkeel.common.columns import DECLARED, KnownColumns
 from fedkeel.common.errors import ConfigError
+from fedkeel.common.frozen import frozen
 
 AccuracyCurve = Sequence[tuple[int, float]]  # (rounds done, accuracy), of the rounds with an evaluation
 
@@ -73,7 +74,7 @@ class Measure(ABC):
         return f"{points:.{1 if abs(points) >= 0.1 else 2}f}".replace("-", "−")
 
 
-@dataclass(frozen=True)
+@frozen
 class FinalAccuracy(Measure):
     """The accuracy after the last round."""
 
@@ -90,7 +91,7 @@ class FinalAccuracy(Measure):
         return "final"
 
 
-@dataclass(frozen=True)
+@frozen
 class TopAccuracy(Measure):
     """The highest accuracy of the run (FedSAGD, Tables 2 and 11); chosen on the test set, so it flatters."""
 
@@ -107,7 +108,7 @@ class TopAccuracy(Measure):
         return "top"
 
 
-@dataclass(frozen=True)
+@frozen
 class MeanOfLast(Measure):
     """The mean accuracy over the last rounds, of those with an evaluation."""
 
@@ -126,7 +127,7 @@ class MeanOfLast(Measure):
         return f"last:{self.rounds}"
 
 
-@dataclass(frozen=True)
+@frozen
 class SmoothedTop(Measure):
     """FedInit's rule (its section 5.1): smooth the accuracies, then take the highest of the last 50 rounds.
 
@@ -155,7 +156,7 @@ class SmoothedTop(Measure):
         return f"smoothed:{self.rounds}" + (f":{self.width}" if self.width != SmoothedTop.width else "")
 
 
-@dataclass(frozen=True)
+@frozen
 class MeanOfShare(Measure):
     """The mean accuracy over a part of the run: of the evaluated rounds r with start·T < r ≤ end·T."""
 
@@ -193,7 +194,7 @@ class MeanOfShare(Measure):
         return f"mean:{_plain(self.start)}:{_plain(self.end)}"
 
 
-@dataclass(frozen=True)
+@frozen
 class MetricMeasure(Measure):
     """A measure of another metric than the accuracy; `mode` is "max" where more is better, else "min".
 
@@ -300,6 +301,17 @@ def split_measure(text: str) -> tuple[str, str | None, str | None]:
     """Return a measure's rule, its column and its mode, None where none is named."""
     found = re.fullmatch(r"(\S+) of (.+?)(?: \((max|min)\))?", text.strip())
     return (text, None, None) if found is None else (found[1], found[2], found[3])
+
+
+def plain_measure(text: str) -> str:
+    """Return a measure as it is written; it may leave open what is better of a column that only runs know.
+
+    A user's own probe declares that, so it is said where the run's probes are known.
+    """
+    rule, column, mode = split_measure(text)
+    if column is None or mode is not None or DECLARED.find(column) is not None:
+        return str(parse_measure(text))
+    return f"{parse_measure(rule)} of {column}"
 
 
 def _declared_mode(text: str, column: str, known: KnownColumns) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from fedkeel.common.columns import DECLARED, KnownColumns
+from fedkeel.common.columns import KnownColumns
 from fedkeel.common.errors import ConfigError, did_you_mean
-from fedkeel.report.measures import Measure, parse_measure
+from fedkeel.report.measures import Measure, parse_measure, plain_measure
 
 SCORE = "accuracy"  # the score by the measure that methods are ranked by
 SECONDS = "seconds"
@@ -21,8 +21,10 @@ COLUMNS = (SCORE, "rounds_to_target", "bytes_to_target", SECONDS)
 _RULES = ("final", "top", "last:K", "smoothed:K", "mean:A:B")
 
 
-def parse_columns(given: str | Iterable[str], known: KnownColumns = DECLARED) -> tuple[str, ...]:
+def parse_columns(given: str | Iterable[str], known: KnownColumns | None = None) -> tuple[str, ...]:
     """Read the columns of a table: a text with commas between them, or several texts.
+
+    `known` says of measures that leave it open what is better; without it they go on leaving it open.
 
     >>> parse_columns("top, smoothed:50, rounds_to_target")
     ('top', 'smoothed:50', 'rounds_to_target')
@@ -40,7 +42,7 @@ def parse_columns(given: str | Iterable[str], known: KnownColumns = DECLARED) ->
     return columns
 
 
-def _checked(name: object, declared: KnownColumns) -> str:
+def _checked(name: object, declared: KnownColumns | None) -> str:
     """Return a column's name in its plain form; refuse what is none."""
     if not isinstance(name, str):
         raise ConfigError(f"columns: {name!r} is no name: give a text, as 'top' or 'rounds_to_target'")
@@ -49,7 +51,7 @@ def _checked(name: object, declared: KnownColumns) -> str:
     if name in known:
         return name
     if re.split("[: ]", name)[0] in {rule.partition(":")[0] for rule in _RULES}:
-        return str(parse_measure(name, declared))
+        return plain_measure(name) if declared is None else str(parse_measure(name, declared))
     raise ConfigError(f"columns: there is no column {name!r}; {did_you_mean(name, (*known, *_RULES))}")
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fedkeel.common.columns import RUN_COLUMNS, VALIDATION
 from fedkeel.common.errors import ConfigError, did_you_mean
+from fedkeel.common.frozen import frozen
 from fedkeel.running.round import RunContext
 from fedkeel.settings.run_settings import RunSettings
 
@@ -32,7 +32,7 @@ class RunColumns(NamedTuple):
     source: str
 
 
-@dataclass(frozen=True)
+@frozen
 class Selection:
     """A column of the history and whether more of it is better ("max") or less ("min").
 

@@ -27,7 +27,6 @@ from fedkeel.common.errors import (
 from fedkeel.common.files import read_whole, storage_errors, write_durably
 from fedkeel.common.frozen import Count, FrozenModel
 from fedkeel.common.jsonfiles import json_text, parse_object, sealed, unsealed
-from fedkeel.common.progress import RunsDone
 from fedkeel.experiments import PAGE_FILE, RESULT_FILE, STUDY_FILE
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.placement import ONE_BY_ONE, Placement
@@ -301,10 +300,6 @@ class _Begun(RunEvents):
         """Write it."""
         if not kept:
             self._once()
-
-    def progress(self, done: RunsDone, rounds: Mapping[Path, int]) -> None:
-        """Write it."""
-        self._once()
 
     def _once(self) -> None:
         if not self._written:

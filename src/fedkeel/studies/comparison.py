@@ -18,7 +18,7 @@ from fedkeel.experiments.expression import parse_method, spell_method
 from fedkeel.experiments.folders import method_folder
 from fedkeel.experiments.kept_runs import reported_run
 from fedkeel.experiments.planned_run import PlannedRun, changes
-from fedkeel.experiments.scoring import check_measures, check_scoring, parse_scoring
+from fedkeel.experiments.scoring import check_measures, check_scoring, scoring_of
 from fedkeel.report import find_verdict, reachable_target, summarise
 from fedkeel.report.measures import Measure, parse_measure
 from fedkeel.report.page.document import Table, Text
@@ -82,7 +82,7 @@ class Comparison(Study):
 
     def checked(self) -> Self:
         """Check the methods, and that the runs have what is measured."""
-        measure, columns = parse_scoring(self.measure, self.columns, self.experiment)
+        measure, columns = scoring_of(self.measure, self.columns, self.experiment)
         methods = distinct_methods(self.methods)
         made = self.changed(methods=methods, measure=measure, columns=columns, folders=folders_of(methods))
         runs = [made.experiment_of(method, 0) for method in made.methods]

@@ -265,7 +265,8 @@ def _play(
         ordered = sorted(trials, key=lambda key: list(choices).index(key[0]))
         listed = tuple(trials[key] for key in ordered)
         known = _known(results)
-        return RunGrid(kind, choices, results, listed, scored.text(listed, known), target, scored.columns)
+        columns = parse_columns(scored.columns, known) if listed else scored.columns
+        return RunGrid(kind, choices, results, listed, scored.text(listed, known), target, columns)
 
     def take(key: tuple[str, int], result: Result, problem: str | None) -> None:
         results[key] = replace(result, client_states={})

@@ -15,7 +15,7 @@ from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.expression import parse_attack, parse_reducer
 from fedkeel.experiments.folders import value_folder
 from fedkeel.experiments.planned_run import SPEED_ONLY, PlannedRun
-from fedkeel.experiments.scoring import check_scoring, parse_scoring
+from fedkeel.experiments.scoring import check_scoring, scoring_of
 from fedkeel.experiments.sections import check_text
 from fedkeel.report.measures import Measure, parse_measure
 from fedkeel.report.page.document import Table, Text
@@ -107,7 +107,7 @@ class RobustnessStudy(Study):
                 f"with --{key}"
             )
         methods = distinct_methods(self.methods)
-        measure, columns = parse_scoring(self.measure, ("accuracy",), base)
+        measure, columns = scoring_of(self.measure, ("accuracy",), base)
         runs = [base.model_copy(update={"method": one}) for one in methods]
         check_scoring(runs, measure, columns)
         hostile = _distinct("attack", parse_attack, self.attacks)

@@ -14,7 +14,7 @@ from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.folders import value_folder
 from fedkeel.experiments.kept_runs import reported_run
 from fedkeel.experiments.planned_run import PlannedRun
-from fedkeel.experiments.scoring import check_scoring, parse_scoring
+from fedkeel.experiments.scoring import check_scoring, scoring_of
 from fedkeel.report import Measure, parse_measure
 from fedkeel.report.page.document import Table, Text
 from fedkeel.report.page.parts import PageParts
@@ -104,7 +104,7 @@ class Sweep(Study):
                 "sweep: --over seed: every value is run with the seeds of --seeds; vary another"
             )
         self._check_values()
-        measure, columns = parse_scoring(self.measure, self.columns, self.experiment)
+        measure, columns = scoring_of(self.measure, self.columns, self.experiment)
         runs = [self.experiment_of(value, 0) for value in self.values]
         check_scoring(runs, measure, columns)
         return self.changed(measure=measure, columns=columns)

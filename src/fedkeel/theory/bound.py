@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from fedkeel.theory.conditions import Condition
 
@@ -46,8 +46,7 @@ class Bound:
         return self.value if self.holds else math.inf
 
 
-@dataclass(frozen=True)
-class BoundRow:
+class BoundRow(NamedTuple):
     """One line of a table: the parameter's value and the bound there."""
 
     parameter: str

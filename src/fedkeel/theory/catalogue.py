@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from fedkeel.theory import beyond_smoothness as bs
 from fedkeel.theory import fedinit as fi
@@ -96,8 +97,7 @@ class BoundParameters:
         )
 
 
-@dataclass(frozen=True)
-class CatalogueEntry:
+class CatalogueEntry(NamedTuple):
     """A bound in the catalogue: what it bounds, and which of T, K, N, β it depends on."""
 
     what: str

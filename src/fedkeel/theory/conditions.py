@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Condition:
+class Condition(NamedTuple):
     """One requirement of a theorem, checked.
 
     ``factor`` says how far the checked quantity is past its limit: at most 1 when the condition holds,

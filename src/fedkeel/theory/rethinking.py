@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from fedkeel.theory.bound import Bound, assemble, vacuous
 from fedkeel.theory.checks import count, nonnegative, positive
@@ -39,8 +39,7 @@ SOLVED = 1e-9
 """A residual that counts as zero."""
 
 
-@dataclass(frozen=True)
-class SwitchCurve:
+class SwitchCurve(NamedTuple):
     """Rows of the switching rule. ``round`` is the first T that meets it, or None.
 
     ``gain[T−1]`` is T·η·(C_T − mean of C_0..C_{T−1}) for T = 1, 2, …

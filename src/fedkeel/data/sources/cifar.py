@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import pickletools
 import tarfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +25,12 @@ _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 _ARRAY = {"numpy.core.multiarray _reconstruct", "numpy._core.multiarray _reconstruct"}
 
 
-@dataclass
 class _Call:
     """A call that the pickle asks for: recorded, not made."""
 
-    name: str
-    arguments: Any
-    state: Any = None
+    def __init__(self, name: str, arguments: Any) -> None:
+        self.name, self.arguments = name, arguments
+        self.state: Any = None
 
 
 class _Machine:
@@ -84,7 +82,7 @@ class _Machine:
         elif name in ("SETITEM", "SETITEMS"):
             self.stack[-1].update(zip(_plain(values[::2]), values[1::2], strict=True))
         elif name == "REDUCE":
-            self.stack[-1] = _Call(self.stack[-1].name, *values)
+            self.stack[-1] = _Call(self.stack[-1].name, values[0])
         else:
             self.stack[-1].state = values[0]
 

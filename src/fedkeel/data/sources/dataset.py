@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedkeel.common.errors import DataError
+from fedkeel.common.frozen import AsGiven, frozen
 from fedkeel.data.federation import Augmentation, Batch, Federation, Transform
 from fedkeel.data.mapped import samples_of
 from fedkeel.data.partition import Natural, Splitter
@@ -20,12 +21,12 @@ from fedkeel.tensors.streams import Stream
 from fedkeel.tensors.trees import Tree, count, each, leaves
 
 
-@dataclass(frozen=True)
+@frozen
 class Scale:
     """Pictures from bytes to floats: (x / 255 - mean) / std, one mean and std per channel."""
 
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
+    mean: AsGiven[tuple[float, ...]]
+    std: AsGiven[tuple[float, ...]]
 
     def __call__(self, x: Tensor) -> Tensor:
         """Normalise a batch (n, c, h, w) of uint8."""

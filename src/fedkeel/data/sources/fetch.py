@@ -6,9 +6,8 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
@@ -25,6 +24,7 @@ from rich.progress import (
 
 from fedkeel.common.errors import DataError
 from fedkeel.common.files import cache_directory, make_directory
+from fedkeel.common.frozen import frozen
 
 _ATTEMPTS = 3  # connections opened for one file; each goes on where the last one broke off
 _TIMEOUT = 60.0  # seconds without a byte before a connection counts as broken
@@ -32,7 +32,7 @@ _CHUNK = 1 << 20
 _LOCAL = ("127.0.0.1", "localhost")  # a server on this machine may do without https
 
 
-@dataclass(frozen=True)
+@frozen
 class Archive:
     """A file, its official address (https), and the SHA-256 that is published or commonly known for it."""
 
@@ -48,8 +48,7 @@ class Archive:
             raise DataError(f"{self.url}: its checksum is {self.digest!r}: give a SHA-256")
 
 
-@dataclass(frozen=True)
-class DataDirectories:
+class DataDirectories(NamedTuple):
     """The folders where files are searched for, the cache last, and whether to download what is missing."""
 
     folders: tuple[Path, ...]

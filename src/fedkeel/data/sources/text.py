@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import string
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -32,8 +31,7 @@ _FILES = (
 )
 
 
-@dataclass(frozen=True)
-class _Role:
+class _Role(NamedTuple):
     name: str
     x: Bytes
     y: Bytes

@@ -13,7 +13,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 from fedkeel.common.errors import TooFewClients
@@ -39,16 +38,20 @@ _LARGE = 1 << 17  # bytes of an upload that is summed up on the nodes
 Take = Callable[[Any, Any], None]
 
 
-@dataclass(eq=False)
 class _Sent:
     """A task that is under way: jobs, or the sum of a chunk."""
 
-    jobs: Sequence[Job]
-    results: Sequence[Ref] = ()
-    chunk: int | None = None
-    limit: float | None = None
-    told: str = ""  # where it has passed that limit
-    begun: float = field(default_factory=time.monotonic)
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        results: Sequence[Ref] = (),
+        chunk: int | None = None,
+        limit: float | None = None,
+        told: str = "",
+    ) -> None:
+        self.jobs, self.results, self.chunk, self.limit = jobs, results, chunk, limit
+        self.told = told  # where it has passed that limit
+        self.begun = time.monotonic()
 
     def may_have_hung(self) -> bool:
         """Tell whether a worker that is gone may have ended itself because its jobs hung."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from fedkeel.theory import beyond_smoothness as bs
 from fedkeel.theory import fedinit as fi
@@ -14,8 +14,7 @@ from fedkeel.theory.bound import Bound
 from fedkeel.theory.conditions import Condition, at_least
 
 
-@dataclass(frozen=True)
-class TheoremCheck:
+class TheoremCheck(NamedTuple):
     """A theorem, what it bounds, its value here (inf: void) and its conditions."""
 
     theorem: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from fedkeel.theory import beyond_smoothness as bs
 from fedkeel.theory import fedinit as fi
@@ -12,8 +12,7 @@ from fedkeel.theory.advice.inputs import AdviceInputs
 from fedkeel.theory.conditions import violated
 
 
-@dataclass(frozen=True)
-class Limit:
+class Limit(NamedTuple):
     """A theorem's largest value of something, beside the run's own; 0 where no value is safe."""
 
     who: str

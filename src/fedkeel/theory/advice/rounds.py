@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from fedkeel.theory import beyond_smoothness as bs
 from fedkeel.theory.advice.inputs import AdviceInputs
@@ -14,8 +14,7 @@ _LEAST = 1e-20
 _SPAN = 8.0  # powers of ten below the largest steps that are looked at
 
 
-@dataclass(frozen=True)
-class PredictedRounds:
+class PredictedRounds(NamedTuple):
     """Steps, the rounds to ε they promise (inf: nothing is promised) and where the gap stops."""
 
     steps: bs.Steps | None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from fedkeel.theory.bound import Form, choose, printed
 from fedkeel.theory.checks import count, nonnegative, positive
@@ -53,8 +54,7 @@ class Steps:
         return self.K * self.eta_l * self.eta_g
 
 
-@dataclass(frozen=True)
-class RoundProgress:
+class RoundProgress(NamedTuple):
     """What one round does to the loss: E L⁺ − L ≤ −γ1‖∇L‖² + A1·σ² + (A2 + A3)·L (proof of Theorem 4.7)."""
 
     gamma1: float

@@ -17,13 +17,12 @@ the mean over all clients in the square of a cohort's mean, and (1/C)Σd_i = 0 o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from fedkeel.theory.bound import Form, printed
 
 
-@dataclass(frozen=True)
-class DivergenceRecursion:
+class DivergenceRecursion(NamedTuple):
     """Lemma 23: (r − Mβ²)Δ^t ≤ Δ^t − Δ^{t+1} + noise·η²Kσ + gradient·η²K²‖∇f‖² + total·η²‖mean ΣΣ∇f_i‖².
 
     ``forgotten`` is r and ``relaxed`` is M.

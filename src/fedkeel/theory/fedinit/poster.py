@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from fedkeel.theory.bound import Bound, Form, assemble, choose, printed
 from fedkeel.theory.checks import count, finite, nonnegative, positive
@@ -113,8 +114,7 @@ def start_bias(run: RelaxedRun, *, delta: float, form: Form = "repaired") -> Bou
     return assemble(f"poster, mean start ({form})", {"offset": value}, conditions, {"beta": run.beta})
 
 
-@dataclass(frozen=True)
-class PosterCost:
+class PosterCost(NamedTuple):
     """A method's costs per round: Nd floats sent, NKd gradient entries, Cd floats kept, as multiples."""
 
     method: str

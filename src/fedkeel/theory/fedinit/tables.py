@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from fedkeel.theory.bound import Form, choose
 from fedkeel.theory.checks import count, positive
 from fedkeel.theory.numeric import power
 
 
-@dataclass(frozen=True)
-class RateRow:
+class RateRow(NamedTuple):
     """One line of Table 2."""
 
     theorem: int
@@ -103,8 +102,7 @@ def rate_theorem_19(eta: float, T: int) -> float:
     return positive("eta", eta) / count("T", T)
 
 
-@dataclass(frozen=True)
-class StabilityOrder:
+class StabilityOrder(NamedTuple):
     """One column of Table 3: how the stability error scales; the error itself is their product."""
 
     samples: float
@@ -143,8 +141,7 @@ def worst_participation(
     return choose(form, power(1 / C, q) / S, at_all.error)
 
 
-@dataclass(frozen=True)
-class SpeedRow:
+class SpeedRow(NamedTuple):
     """A line of Table 8: rounds and seconds to a target accuracy, with the printed ratios against FedAvg."""
 
     method: str

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
+from typing import Literal, NamedTuple
 
 from fedkeel.theory.bound import Bound, Form
 from fedkeel.theory.checks import count
 from fedkeel.theory.fedsagd import stability as st
 
 
-@dataclass(frozen=True, kw_only=True)
-class Hyperparameters:
+class Hyperparameters(NamedTuple):
     """The coefficients Table 1 depends on; defaults are those of our methods."""
 
     prox_lam: float = 0.01
@@ -27,8 +26,7 @@ class Hyperparameters:
     sagd_mu: float = 0.001
 
 
-@dataclass(frozen=True)
-class StabilityRow:
+class StabilityRow(NamedTuple):
     """One line of Table 1: bounds over T rounds and over one, and model vectors sent down and up."""
 
     method: str
