@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import runpy
 import warnings
@@ -11,8 +10,6 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-import typer
-from typer.testing import CliRunner
 
 import fedkeel as fk
 from fedkeel.experiments.expression import parse_method
@@ -40,18 +37,6 @@ def test_the_recipe_in_contributing_runs(tmp_path: Path) -> None:
     outcome = carry_out_plan(plan(recipe, "smoke", tmp_path), placement=ONE_BY_ONE)
     assert {one.claim.text for one in outcome.claims} == {"SCAFFOLD is better than FedAvg"}
     assert all(cell.scores for cell in outcome.cells.values())
-
-
-@pytest.mark.slow
-def test_the_study_in_contributing_runs() -> None:
-    names: dict[str, Any] = {"__name__": "study"}
-    exec(blocks("CONTRIBUTING.md", "python")[2], names)
-    app = typer.Typer()
-    app.command()(names["rise"])
-    line = "--method fedavg --method scaffold --clients 4 --cohort 2 --steps 1 --rounds 3 --json"
-    done = CliRunner().invoke(app, line.split(), catch_exceptions=False)
-    found = json.loads(done.stdout)
-    assert {name: one["round"] in (1, 2) for name, one in found.items()} == {"fedavg": True, "scaffold": True}
 
 
 @pytest.mark.slow

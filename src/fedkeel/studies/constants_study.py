@@ -73,7 +73,6 @@ class ConstantsStudy(Study):
                 self._effort(),
                 out if seed == first and self.began_in_old_format(out) else out / f"seed-{seed}",
                 self.pilot_rounds,
-                _count_done,
             )
             for seed in range(first, first + self.seeds)
         }
@@ -145,7 +144,3 @@ def measure_constants(
         progress=progress,
     )
     return found.as_dict()
-
-
-def _count_done(directory: Path) -> int:
-    return 0

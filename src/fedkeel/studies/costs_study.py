@@ -90,7 +90,7 @@ class CostsStudy(Study):
         asked = {"methods": list(self.methods), "counted": self.counted}
         label = f"rounds of {len(self.methods)} methods" if len(self.methods) > 1 else "rounds"
         table = self.experiment.table()
-        return [MeasuredRun(label, measure_costs, table, asked, out / "counted", self.counted, _count_done)]
+        return [MeasuredRun(label, measure_costs, table, asked, out / "counted", self.counted)]
 
     def conclude(self, results: Results, out: Path) -> dict[str, Any]:
         """Return what was counted, what is printed, and where they disagree."""
@@ -167,10 +167,6 @@ def measure_costs(
         "printed": [entry._asdict() for entry in PRINTED_COSTS if entry.method in named],
         "disagreements": [one._asdict() for one in disagreements(lines)],
     }
-
-
-def _count_done(directory: Path) -> int:
-    return 0
 
 
 def _labelled(lines: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -101,7 +101,6 @@ class StabilityStudy(Study):
                 asked,
                 folder,
                 base.rounds * (self.pairs + 1),
-                _count_done,
             )
             for label, method, seed, folder in labelled(self, out)
         }
@@ -161,7 +160,3 @@ def measure_stability(
         **asked,
     )
     return found.as_dict()
-
-
-def _count_done(directory: Path) -> int:
-    return 0  # pairs are written when they are done: what a run is worth is known from its rows alone
