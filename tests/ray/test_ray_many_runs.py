@@ -15,7 +15,8 @@ from fedkeel.engines.ray.cluster import Demand, connect
 from fedkeel.experiments import on_ray
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.placement import Placement
-from fedkeel.studies.sweep import Sweep, play
+from fedkeel.studies.base import play
+from fedkeel.studies.sweep import Sweep
 from fedkeel.studies.tune import knob, tune
 
 pytest.importorskip("ray", reason='needs Ray: pip install "fedkeel[ray]", or `make ray`')
@@ -27,7 +28,7 @@ BASE = Experiment().with_settings(SMALL)
 def fedkeel(*words: str, code: int = 0) -> str:
     found = CliRunner().invoke(app, list(words))
     assert found.exit_code == code, found.output
-    return found.stdout
+    return found.output if "--json" not in words else found.stdout
 
 
 @pytest.fixture
@@ -62,6 +63,35 @@ def test_a_sweep_and_a_search_over_the_cluster_equal_those_made_here(nodes, tmp_
         for index, place in enumerate((cluster, Placement()))
     ]
     assert found[0] == found[1]
+
+
+STUDIES = {
+    "robustness": "study robustness --method fedavg --reducer median --attack SignFlip(0.34) --seeds 1",
+    "stability": "study stability --method fedavg --method scaffold --held-out 2 --pairs 1 --samples 10",
+    "interaction": "study interaction --method fedavg --every 1 --samples 10 --components 2 --seeds 2",
+    "constants": "study constants --pilot-rounds 2 --pilot-points 2 --pilot-clients 2 --pilot-samples 10",
+    "costs": "costs --method fedavg --counted 2",
+}
+
+
+@pytest.mark.parametrize("kind", STUDIES)
+def test_a_study_over_the_cluster_equals_one_made_here(kind, nodes, tmp_path, small):
+    line = [*STUDIES[kind].split(), *small, "--json"]
+    there = json.loads(
+        fedkeel(*line, "--on", "ray", "--address", nodes.address, "--out", str(tmp_path / "there"))
+    )
+    here = json.loads(fedkeel(*line, "--parallel", "1", "--out", str(tmp_path / "here")))
+    assert untimed(there) == untimed(here)
+
+
+def untimed(value):
+    """Return numbers without times and places."""
+    if isinstance(value, dict):
+        kept = {key: part for key, part in value.items() if "second" not in key}
+        return {
+            key: untimed(part) for key, part in kept.items() if key not in ("directory", "page", "command")
+        }
+    return [untimed(part) for part in value] if isinstance(value, list) else value
 
 
 def test_a_recipe_over_the_cluster(nodes, tmp_path):
