@@ -27,7 +27,7 @@ TINY = (
     "--clients 6 --cohort 3 --split IID --rounds 2 --epochs 1 --batch-size 20 --model mlp(3) "
     "--engine serial --threads 1"
 )
-SLOW = "--rounds 300"  # so long that a signal comes amid it
+SLOW = "--rounds 60"  # so long that a signal comes amid it
 
 
 class Kind(NamedTuple):
@@ -50,14 +50,14 @@ KINDS = {
     ),
     "interaction study": Kind(
         f"study interaction {TINY} --method fedavg --method scaffold --every 1 --samples 10 --components 2",
-        long=f"{SLOW} --every 100",
+        long=f"{SLOW} --every 20",
     ),
     "constants study": Kind(
         f"study constants {TINY.replace('--rounds 2', '')} --pilot-rounds 2 --pilot-points 2 "
         "--pilot-clients 2 --pilot-samples 10",
-        long="--pilot-rounds 600",
+        long="--pilot-rounds 150",
     ),
-    "costs study": Kind(f"costs {TINY} --method fedavg --counted 2", seeds="", long="--counted 300"),
+    "costs study": Kind(f"costs {TINY} --method fedavg --counted 2", seeds="", long="--counted 80"),
     "recipe": Kind(
         "reproduce fedinit/figure1b --scale smoke --methods 'β = 0'", seeds="--seeds 2", long="--scale paper"
     ),
