@@ -25,6 +25,12 @@ RENAMED: dict[str, str] = {
     "stdout.methods[].accuracy": "score",
     "stdout.table[].accuracy": "score",
     "stdout.table[].method": "label",
+    "stdout.verdict.accuracy": "score",
+    "stdout.verdict.ranking[].accuracy": "score",
+    "stdout.verdict.ranking[].method": "label",
+    "python-compare-verdict.json: stdout.accuracy": "score",
+    "python-compare-verdict.json: stdout.ranking[].accuracy": "score",
+    "python-compare-verdict.json: stdout.ranking[].method": "label",
     "python-compare-table.json: stdout[].accuracy": "score",
     "python-compare-table.json: stdout[].method": "label",
 }

@@ -118,7 +118,7 @@ def test_a_method_with_a_diverged_seed_does_not_win_by_the_seeds_that_survived()
     found = find_verdict(runs)
     assert found.winner == "A"
     assert found.sentence.endswith("B diverged on 1 of 3 seeds and is not ranked.")
-    assert [(one.method, one.rank, one.diverged) for one in found.ranking] == [("A", 1, 0), ("B", None, 1)]
+    assert [(one.label, one.rank, one.diverged) for one in found.ranking] == [("A", 1, 0), ("B", None, 1)]
 
 
 def test_a_run_that_has_exploded_does_not_win_by_its_accuracy():
@@ -146,7 +146,7 @@ def test_methods_are_compared_on_the_seeds_that_all_of_them_finished():
     ]
     found = find_verdict(runs)
     assert found.seeds == 2
-    assert found.accuracy == pytest.approx(0.85)
+    assert found.score == pytest.approx(0.85)
     assert "Compared on the 2 seeds that all of them finished. C did not finish." in found.sentence
     apart = find_verdict([trial("A", 0, 0.9), trial("B", 1, 0.8)])
     assert "no seed was finished by all of them" in apart.sentence
@@ -179,5 +179,5 @@ def test_a_verdict_can_be_written_as_json():
     found = find_verdict(trials(A=[0.9, 0.8], B=[0.7, 0.7]))
     told = json.loads(json.dumps(found.as_dict()))
     assert set(told) == set(ComparisonVerdict._fields)
-    assert told["ranking"][0]["method"] == "A"
+    assert told["ranking"][0]["label"] == "A"
     assert told["differences"][0]["resolved"] is False

@@ -1,7 +1,7 @@
 """Reports: tables of methods × seeds, a verdict with its intervals, a page with curves."""
 
 from fedkeel.report.measures import FINAL, Measure, parse_measure
-from fedkeel.report.ranking import Difference, RankedMethod
+from fedkeel.report.ranking import Difference, Ranked
 from fedkeel.report.tables import MethodSummary, Trial, reachable_target, summarise
 from fedkeel.report.verdict import ComparisonVerdict, find_verdict
 
@@ -11,7 +11,7 @@ __all__ = [
     "Difference",
     "Measure",
     "MethodSummary",
-    "RankedMethod",
+    "Ranked",
     "Trial",
     "find_verdict",
     "parse_measure",

@@ -26,12 +26,12 @@ class Difference(NamedTuple):
         return self.low is not None and self.low > 0
 
 
-class RankedMethod(NamedTuple):
-    """A method, its rank from 1 on and its mean score; no rank where a seed diverged or none finished."""
+class Ranked(NamedTuple):
+    """A method or value, its rank and mean score; no rank where a seed diverged or none finished."""
 
-    method: str
+    label: str
     rank: int | None
-    accuracy: float | None
+    score: float | None
     seeds: int
     diverged: int
     unfinished: int

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fedkeel.report.measures import FINAL, Measure
-from fedkeel.report.ranking import Difference, RankedMethod
+from fedkeel.report.ranking import Difference, Ranked
 
 MOST_SEEDS = 100  # more are never asked for
 _MOST_NAMED = 4  # methods of one kind; of more the first are named, tables and JSON have all
@@ -15,28 +15,28 @@ _UNPROBED = "ask for the probe that reports it, more often where it left those r
 
 
 def write_sentence(
-    ranking: Sequence[RankedMethod], differences: Sequence[Difference], measure: Measure, level: float
+    ranking: Sequence[Ranked], differences: Sequence[Difference], measure: Measure, level: float
 ) -> str:
     """Say who won, by how much, whether the seeds can tell, and who is not ranked."""
     ranked = [one for one in ranking if one.rank is not None]
     sentences = []
     if ranked:
         first = ranked[0]
-        score = measure.shown(first.accuracy or 0.0)
+        score = measure.shown(first.score or 0.0)
         if measure != FINAL:
             score += f" ({measure.label})"
-        sentences.append(_comparison(first.method, score, differences, _Words(measure, level)))
+        sentences.append(_comparison(first.label, score, differences, _Words(measure, level)))
         if differences and any(one.unfinished for one in ranked):
             count = differences[0].seeds
             sentences.append(f"Compared on the {count} seed{'s' * (count != 1)} that all of them finished.")
     sentences += [
-        f"{one.method} diverged on {one.diverged} of {one.seeds} seeds and is not ranked."
+        f"{one.label} diverged on {one.diverged} of {one.seeds} seeds and is not ranked."
         for one in ranking
         if one.diverged
     ]
     left = [one for one in ranking if one.rank is None and not one.diverged]
-    lost = [one.method for one in left if one.unfinished]
-    unscored = [one.method for one in left if not one.unfinished]
+    lost = [one.label for one in left if one.unfinished]
+    unscored = [one.label for one in left if not one.unfinished]
     if lost:
         sentences.append(f"{_and(lost)} did not finish.")
     if unscored:

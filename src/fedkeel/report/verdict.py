@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from fedkeel.common.errors import ConfigError
 from fedkeel.report.measures import FINAL, Measure
-from fedkeel.report.ranking import Difference, RankedMethod
+from fedkeel.report.ranking import Difference, Ranked
 from fedkeel.report.sentence import MOST_SEEDS, write_sentence
 from fedkeel.report.tables import Trial, by_method, is_unfinished, score, why_diverged
 
@@ -26,10 +26,10 @@ class ComparisonVerdict(NamedTuple):
 
     sentence: str
     winner: str | None
-    accuracy: float | None
+    score: float | None
     measure: str
     seeds: int
-    ranking: list[RankedMethod]
+    ranking: list[Ranked]
     differences: list[Difference]
     level: float
 
@@ -68,7 +68,7 @@ def find_verdict(trials: Sequence[Trial], measure: Measure = FINAL, level: float
     return ComparisonVerdict(
         sentence=write_sentence(ranking, differences, measure, level),
         winner=order[0] if order else None,
-        accuracy=means[order[0]] if order else None,
+        score=means[order[0]] if order else None,
         measure=str(measure),
         seeds=len(shared),
         ranking=ranking,
@@ -84,13 +84,11 @@ def _scores(group: Sequence[Trial], measure: Measure) -> dict[int, float]:
     return {trial.seed: found for trial in group if (found := score(trial, measure)) is not None}
 
 
-def _ranked(
-    method: str, group: Sequence[Trial], order: Sequence[str], means: Mapping[str, float]
-) -> RankedMethod:
-    return RankedMethod(
+def _ranked(method: str, group: Sequence[Trial], order: Sequence[str], means: Mapping[str, float]) -> Ranked:
+    return Ranked(
         method,
         rank=order.index(method) + 1 if method in means else None,
-        accuracy=means.get(method),
+        score=means.get(method),
         seeds=len(group),
         diverged=sum(why_diverged(trial) is not None for trial in group),
         unfinished=sum(map(is_unfinished, group)),

@@ -166,8 +166,8 @@ class Study(FrozenModel):
         """Return what the runs say together, as plain values."""
         raise NotImplementedError
 
-    def parts(self, numbers: Mapping[str, Any], out: Path) -> PageParts:
-        """Return what the page shows of a study that is concluded."""
+    def parts(self, numbers: Mapping[str, Any], out: Path, results: Results | None = None) -> PageParts:
+        """Return what the page shows; runs are read where their results are not given."""
         raise NotImplementedError
 
     def summary(self, numbers: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -199,10 +199,10 @@ class Study(FrozenModel):
         if lost:
             raise Diverged(f"{len(lost)} of {len(results)} runs diverged; {lost[0][1].problem}", round=0)
 
-    def document(self, numbers: Mapping[str, Any], out: Path) -> Document:
+    def document(self, numbers: Mapping[str, Any], out: Path, results: Results | None = None) -> Document:
         """Return all that is told of it: for the page, terminals, programs and papers."""
         whole = {"directory": str(out), "page": str(out / PAGE_FILE), **numbers}
-        page = self.parts(numbers, out).document()
+        page = self.parts(numbers, out, results).document()
         return page.model_copy(update={"summary": self.summary(numbers), "numbers": whole})
 
     def table(self) -> dict[str, Any]:
@@ -348,7 +348,7 @@ def play(
         raise
     numbers = study.conclude(results, out)
     study.write(numbers, out)
-    document = study.document(numbers, out)
+    document = study.document(numbers, out, results)
     write_page(document, out / PAGE_FILE)
     return StudyResult(study, out, document, results)
 

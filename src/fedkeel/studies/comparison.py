@@ -131,15 +131,10 @@ class Comparison(Study):
         """Return what a run is scored by."""
         return parse_measure(self.measure)
 
-    def parts(self, numbers: Mapping[str, Any], out: Path) -> PageParts:
+    def parts(self, numbers: Mapping[str, Any], out: Path, results: Results | None = None) -> PageParts:
         """Return the runs as far as they have begun, and how they are compared."""
-        problems = {(one["method"], one["seed"]): one["problem"] for one in numbers["runs"]}
         runs = [run for run in self.runs(out) if (run.directory / "manifest.json").exists()]
-        trials = {run.directory: run.so_far() for run in runs}
-        trials = {
-            path: trial._replace(problem=problems.get((trial.label, trial.seed), trial.problem))
-            for path, trial in trials.items()
-        }
+        trials = self.so_far(out) if results is None else results
         return PageParts(
             f"{listed(self.methods)} on {self.experiment.data.name}",
             tuple(

@@ -93,7 +93,7 @@ class ConstantsStudy(Study):
     def _title(self) -> str:
         return f"Constants of {self.experiment.method} on {self.experiment.data.name}"
 
-    def parts(self, numbers: Mapping[str, Any], out: Path) -> PageParts:
+    def parts(self, numbers: Mapping[str, Any], out: Path, results: Results | None = None) -> PageParts:
         """Return its charts and tables; the verdict is of the first seed."""
         found = self._found(numbers)
         sections = [constants_section(one) for one in found.values()]

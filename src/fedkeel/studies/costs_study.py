@@ -97,7 +97,7 @@ class CostsStudy(Study):
         found: dict[str, Any] = results[out / "counted"].found
         return found
 
-    def parts(self, numbers: Mapping[str, Any], out: Path) -> PageParts:
+    def parts(self, numbers: Mapping[str, Any], out: Path, results: Results | None = None) -> PageParts:
         """Return its tables."""
         blocks = tuple(block.model_copy(update={"id": f"page-{block.id}"}) for block in self.summary(numbers))
         about = "Counted in short real runs, beside what the papers print."

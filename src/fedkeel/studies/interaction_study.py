@@ -96,7 +96,7 @@ class InteractionStudy(Study):
         """Return the snapshots of each method, with several seeds of each of them."""
         return by_label(self, labelled(self, out), results, self._runs(out))
 
-    def parts(self, numbers: Mapping[str, Any], out: Path) -> PageParts:
+    def parts(self, numbers: Mapping[str, Any], out: Path, results: Results | None = None) -> PageParts:
         """Return its chart and table."""
         found = numbers["methods"]
         title = f"Interaction of {', '.join(found)}"

@@ -166,7 +166,7 @@ class RobustnessStudy(Study):
         """Return what came out."""
         return robustness_findings(self, self.by_combination(results, out))
 
-    def parts(self, numbers: Mapping[str, Any], out: Path) -> PageParts:
+    def parts(self, numbers: Mapping[str, Any], out: Path, results: Results | None = None) -> PageParts:
         """Return its charts and tables."""
         title = f"Robustness of {', '.join(numbers['clean'])}"
         return study_parts(title, robustness_verdict(numbers), [robustness_section(numbers)], out)

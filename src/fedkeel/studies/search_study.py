@@ -152,7 +152,7 @@ class SearchStudy(Study):
 
         return {**results[out].found, "all_trials": read_trials(out)}
 
-    def parts(self, numbers: Mapping[str, Any], out: Path) -> PageParts:
+    def parts(self, numbers: Mapping[str, Any], out: Path, results: Results | None = None) -> PageParts:
         """Return the trials as a chart and a table."""
         trials = [one for one in numbers["all_trials"] if one["value"] is not None]
         chart = Chart(

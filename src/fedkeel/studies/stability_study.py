@@ -109,7 +109,7 @@ class StabilityStudy(Study):
         """Return what was found for each method, with several seeds for each of them."""
         return by_label(self, labelled(self, out), results, self._runs(out))
 
-    def parts(self, numbers: Mapping[str, Any], out: Path) -> PageParts:
+    def parts(self, numbers: Mapping[str, Any], out: Path, results: Results | None = None) -> PageParts:
         """Return its charts and tables."""
         found = numbers["methods"]
         title = f"Stability of {', '.join(found)}"

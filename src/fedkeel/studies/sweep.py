@@ -41,6 +41,7 @@ from fedkeel.studies.sweep_report import (
     how_sure,
     interval,
     line_of_today,
+    verdict_of_today,
 )
 
 OVER = 'What varies: a setting, as work.lr or "method=FedInit(beta={})"; {} stands for the value.'
@@ -166,9 +167,10 @@ class Sweep(Study):
             ],
         }
 
-    def parts(self, numbers: Mapping[str, Any], out: Path) -> PageParts:
+    def parts(self, numbers: Mapping[str, Any], out: Path, results: Results | None = None) -> PageParts:
         """Return the runs and the plot against the value."""
-        return sweep_parts(numbers, out)
+        known = None if results is None else in_order(self.runs(out), results, self.values)
+        return sweep_parts(numbers, out, known)
 
     def summary(self, numbers: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the table with the intervals over seeds, the best value, and how sure that is."""
@@ -199,9 +201,12 @@ def sweep_trials(directory: Path, numbers: Mapping[str, Any]) -> list[Trial]:
     ]
 
 
-def sweep_parts(numbers: Mapping[str, Any], directory: Path) -> PageParts:
-    """Return what the page of a sweep shows."""
-    trials, measure = sweep_trials(directory, numbers), parse_measure(numbers["measure"])
+def sweep_parts(
+    numbers: Mapping[str, Any], directory: Path, known: Sequence[Trial] | None = None
+) -> PageParts:
+    """Return what the page of a sweep shows; its runs are read where they are not known."""
+    trials = sweep_trials(directory, numbers) if known is None else list(known)
+    measure = parse_measure(numbers["measure"])
     best = f"Best: {numbers['best'] or 'none'} ({numbers['best_note']})."
     folders = [directory / one["directory"] for one in numbers["runs"]]
     return PageParts(
@@ -243,7 +248,8 @@ def read_old_sweep(directory: Path) -> dict[str, Any]:
     """Return the numbers of a sweep of version 0.1."""
     fix = "run the same `fedkeel sweep` line again to write it anew"
     found = read_object(directory / SWEEP_FILE, fix, SweepShape)
-    return {**found, "table": [line_of_today(line) for line in found["table"]]}
+    table = [line_of_today(line) for line in found["table"]]
+    return {**found, "table": table, "verdict": verdict_of_today(found["verdict"])}
 
 
 def with_other_columns(numbers: Mapping[str, Any], trials: Sequence[Trial], columns: Sequence[str]) -> Any:

@@ -71,6 +71,12 @@ def describe(
     }
 
 
+def verdict_of_today(verdict: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a sweep's verdict by the names of today."""
+    ranking = [line_of_today(one) for one in verdict.get("ranking", ())]
+    return {**line_of_today(verdict), "ranking": ranking}
+
+
 def line_of_today(line: Mapping[str, Any]) -> dict[str, Any]:
     """Return a line of a sweep's table by the names of today: what 0.1 wrote had others."""
     return {_RENAMED.get(name, name): part for name, part in line.items()}

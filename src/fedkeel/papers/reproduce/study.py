@@ -134,11 +134,11 @@ class RecipeStudy(Study):
         numbers = {**outcome.as_dict(), "text": f"{outcome_text(outcome)}\n"}
         return {key: part for key, part in numbers.items() if key not in ("directory", "page")}
 
-    def document(self, numbers: Mapping[str, Any], out: Path) -> Document:
+    def document(self, numbers: Mapping[str, Any], out: Path, results: Results | None = None) -> Document:
         """Return the page that was written, and the tables and claims as text."""
         return recipe_told(numbers, out)
 
-    def parts(self, numbers: Mapping[str, Any], out: Path) -> PageParts:
+    def parts(self, numbers: Mapping[str, Any], out: Path, results: Results | None = None) -> PageParts:
         """Return the page that was written."""
         from fedkeel.papers.reproduce.page import kept_document  # noqa: PLC0415  heavy
 
