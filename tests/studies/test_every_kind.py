@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from children import interruptible
+from torch import nn
 from typer.testing import CliRunner
 
 import fedkeel as fk
@@ -238,3 +239,25 @@ def test_a_result_prints_itself_and_has_a_document(tmp_path: Path) -> None:
     assert study_class("comparison").kind == "comparison"
     with pytest.raises(fk.ConfigError, match="comparison has no argument 'method'"):
         fk.study.comparison(["fedavg"], tiny, method=1)
+
+
+@pytest.mark.slow(10)
+def test_functions_of_ones_own_are_compared_side_by_side_as_one_by_one() -> None:
+    """What the function closes over goes along to the processes."""
+    federation = fk.data.load("digits").split(fk.IID(), clients=6, seed=0)
+    work = fk.Work(epochs=1, batch_size=20, lr=0.1)
+
+    def train(method: Any, seed: int) -> fk.Result:
+        task = fk.Task(lambda: nn.Linear(64, 10))
+        execution = fk.Execution("serial", threads=1)
+        return fk.train(
+            task, federation, method, rounds=2, cohort=3, work=work, seed=seed, execution=execution
+        )
+
+    one, two = (
+        fk.compare(train, [fk.FedAvg(), fk.SCAFFOLD()], seeds=2, parallel=parallel) for parallel in (1, 2)
+    )
+    assert [trial.rows[-1]["loss"] for trial in one.trials] == [
+        trial.rows[-1]["loss"] for trial in two.trials
+    ]
+    assert one.document.title == two.document.title

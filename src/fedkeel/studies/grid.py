@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from fedkeel.common.columns import KnownColumns
 from fedkeel.common.errors import ConfigError, Diverged
@@ -21,6 +21,7 @@ from fedkeel.core.algorithm import Algorithm
 from fedkeel.engines.jobs.pickles import Known, Packed, pack, unpack
 from fedkeel.experiments.metric_choice import MetricChoice, check_columns
 from fedkeel.experiments.placement import Placement
+from fedkeel.experiments.run_all import RunEvents, run_all
 from fedkeel.methods.stages import Stages
 from fedkeel.report import (
     ComparisonVerdict,
@@ -268,30 +269,98 @@ def _play(
         columns = parse_columns(scored.columns, known) if listed else scored.columns
         return RunGrid(kind, choices, results, listed, scored.text(listed, known), target, columns)
 
-    def take(key: tuple[str, int], result: Result, problem: str | None) -> None:
+    shown = is_watched() if progress is None else progress
+    display = RunProgress([f"{name}, seed {seed}" for name, seed in plan], 0, stderr=True) if shown else None
+
+    def take(run: FunctionRun, ended: FunctionResult) -> None:
+        result, problem = ended
+        key = run.name, run.seed
         results[key] = replace(result, client_states={})
         trials[key] = Trial(*key, result.history, problem)
         scored.check(result.history, KnownColumns(result.columns))
         if display is not None:
             state = "diverged" if why_diverged(trials[key]) else "done"
-            display.end(plan.index(key), state, None, rounds=len(result.history))
+            display.end(run.number, state, None, rounds=len(result.history))
 
-    shown = is_watched() if progress is None else progress
-    display = RunProgress([f"{name}, seed {seed}" for name, seed in plan], 0, stderr=True) if shown else None
+    runs = [
+        FunctionRun(run, choices[name], name, seed, index, display) for index, (name, seed) in enumerate(plan)
+    ]
     with display or nullcontext():
         try:
-            if placement.one_by_one:
-                for index, (name, seed) in enumerate(plan):
-                    with part_of(display, index):
-                        take((name, seed), *_made(run, choices[name], name, seed))
-            else:
-                packed = {name: pack((run, choice, name), Known()) for name, choice in choices.items()}
-                jobs = {(name, seed): (packed[name], seed) for name, seed in plan}
-                placement.run(_made_elsewhere, jobs, Path(), lambda key, made: take(key, *unpack(made)))
+            run_all(runs, Path(), placement, _Taken(take))
         except (Exception, KeyboardInterrupt) as other:
             other.comparison = made()  # type: ignore[union-attr]
             raise
     return made()
+
+
+class FunctionResult(NamedTuple):
+    """What a function returned, or what there was of a run that diverged, and why it did."""
+
+    result: Result
+    problem: str | None
+
+    @property
+    def rows(self) -> Sequence[Mapping[str, Any]]:
+        """The run's history."""
+        return self.result.history
+
+
+class FunctionRun(NamedTuple):
+    """A run that a function makes, as one of many; it keeps nothing, unless the function does."""
+
+    function: Callable[[Any, int], Result]
+    choice: Any
+    name: str
+    seed: int
+    number: int
+    display: RunProgress | None
+
+    @property
+    def directory(self) -> Path:
+        """A name of its own; nothing is written there."""
+        return Path(f"{self.number}")
+
+    @property
+    def rounds(self) -> int:
+        """Unknown: the function says."""
+        return 0
+
+    @property
+    def cost(self) -> float:
+        """What a round costs."""
+        return 1.0
+
+    @property
+    def sendable(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """A function that makes it in another process, and what that takes."""
+        return _made_elsewhere, (pack((self.function, self.choice, self.name), Known()), self.seed)
+
+    def __str__(self) -> str:
+        return f"{self.name}, seed {self.seed}"
+
+    def finished(self) -> None:
+        """Return nothing: only the function knows."""
+
+    def run(self, on_row: Callable[[Any], None] | None = None) -> FunctionResult:
+        """Call the function."""
+        with part_of(self.display, self.number):
+            return _made(self.function, self.choice, self.name, self.seed)
+
+    def rounds_done(self) -> int:
+        """Return 0: only the function knows."""
+        return 0
+
+
+class _Taken(RunEvents):
+    """Hands over what has ended."""
+
+    def __init__(self, take: Callable[[FunctionRun, FunctionResult], None]) -> None:
+        self._take = take
+
+    def ended(self, run: Any, result: FunctionResult | Packed, *, kept: bool) -> None:
+        """Hand it over."""
+        self._take(run, unpack(result) if isinstance(result, Packed) else result)
 
 
 def _placement(parallel: int, on: Literal["ray"] | None, address: str | None) -> Placement:
@@ -300,19 +369,19 @@ def _placement(parallel: int, on: Literal["ray"] | None, address: str | None) ->
     return Placement(parallel, on, address)
 
 
-def _made(run: Callable[[Any, int], Result], choice: Any, name: str, seed: int) -> tuple[Result, str | None]:
+def _made(run: Callable[[Any, int], Result], choice: Any, name: str, seed: int) -> FunctionResult:
     """Make one run; what there is of one that diverged is a result too."""
     try:
-        return _checked(run(choice, seed), name, seed), None
+        return FunctionResult(_checked(run(choice, seed), name, seed), None)
     except Diverged as diverged:
-        return diverged.result, str(diverged)
+        return FunctionResult(diverged.result, str(diverged))
 
 
 def _made_elsewhere(packed: Packed, seed: int) -> Packed:
     """Make one run in another process."""
     run, choice, name = unpack(packed)
     result, problem = _made(run, choice, name, seed)
-    return pack((replace(result, client_states={}), problem), Known())
+    return pack(FunctionResult(replace(result, client_states={}), problem), Known())
 
 
 def _known(results: Mapping[tuple[str, int], Result]) -> KnownColumns:

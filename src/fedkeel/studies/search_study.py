@@ -15,7 +15,7 @@ from fedkeel.report.choosing import ChosenValue
 from fedkeel.report.page.document import Axis, Chart, Section, Series, Table, Text, Verdict
 from fedkeel.report.page.parts import PageParts
 from fedkeel.studies.base import SEEDS, Results, Study, Texts, asked
-from fedkeel.studies.measured import several, study_parts
+from fedkeel.studies.measured import Measured, several, study_parts
 
 OVER = "What varies, and where: uniform(a, b), log(a, b), integer(a, b), choice(…); repeatable."
 
@@ -50,14 +50,6 @@ class TrialRun(NamedTuple):
     def rounds_done(self) -> int:
         """Return 0: a trial keeps nothing."""
         return 0
-
-
-class Searched(NamedTuple):
-    """What a search came to, as one result."""
-
-    found: dict[str, Any]
-    problem: str | None = None
-    rows: tuple[Row, ...] = ()
 
 
 class SearchStudy(Study):
@@ -130,7 +122,7 @@ class SearchStudy(Study):
                 "" if value is None else f": accuracy {100 * value:.1f} %" + ", pruned" * (state == "pruned")
             )
             run = runs[number]._replace(label=f"{runs[number]}: {shown}{end}")
-            events.ended(run, Searched({}, "its model diverged" if value is None else None), kept=False)
+            events.ended(run, Measured(problem="its model diverged" if value is None else None), kept=False)
 
         found = tune(
             self.experiment,
@@ -144,7 +136,7 @@ class SearchStudy(Study):
             there=there,
             told=told,
         )
-        return {out: Searched(found._asdict())}
+        return {out: Measured(found._asdict())}
 
     def conclude(self, results: Results, out: Path) -> dict[str, Any]:
         """Return the best settings, and how the trials ended."""
