@@ -263,7 +263,7 @@ def _play(
     trials: dict[tuple[str, int], Trial] = {}
 
     def made() -> RunGrid:
-        ordered = sorted(trials, key=lambda key: list(choices).index(key[0]))
+        ordered = [(name, seed) for name in choices for seed in numbers if (name, seed) in trials]
         listed = tuple(trials[key] for key in ordered)
         known = _known(results)
         columns = parse_columns(scored.columns, known) if listed else scored.columns
