@@ -27,7 +27,16 @@ NAMES = [
         for old, now in IDENTITY.items()
     ),
     *((f"`{old}`", "file of a checkpoint", f"`{now}`") for old, now in FILES.items()),
-    ("`Experiment.train(callback=)`", "`fedkeel.experiments.experiment`", "`Experiment.train(callbacks=)`"),
+    ("`Experiment.train(callback=)`", "`fk.Experiment`", "`Experiment.train(callbacks=)`"),
+    ("`accuracy`", "of a line of `compare --json` and `sweep --json`, and of their verdict", "`score`"),
+    ("`method`", "of a line of `sweep --json`, and of a verdict's ranking", "`label`"),
+    ("`MethodSummary.accuracy`, `.method`", "what `RunGrid.table` has", "`.score`, `.label`"),
+    ("`Trial.method`", "what `RunGrid.trials` has", "`Trial.label`"),
+    (
+        "`comparison.toml`, `sweep.json`, `stability.json`, …",
+        "in the directory of a study",
+        "`study.json`, `result.json`",
+    ),
     ("`RunSettings(algorithm=)`", "`fedkeel.settings.run_settings`", "`RunSettings(method=)`"),
 ]
 

@@ -48,7 +48,7 @@ ARGUMENTS = {
     "callback": "callbacks=…",
     "callbacks": "callbacks=…",
     "progress": "progress=…",
-    "experiment": "fedkeel.experiments.experiment.Experiment.load(path).train(run_dir)",
+    "experiment": "fk.Experiment.load(path).train(run_dir)",
 }
 
 
