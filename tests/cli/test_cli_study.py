@@ -100,7 +100,7 @@ def test_stability_goes_on_with_more_pairs(fedkeel: Callable) -> None:
 @pytest.mark.slow(6)
 def test_ctrl_c_ends_a_study_with_the_line_that_goes_on(tmp_path: Path) -> None:
     # serial: for so many rounds a step would be compiled first, which is of no use here
-    words = [*LOOK, "--every", "500", "--rounds", "100000", "--engine", "serial"]
+    words = [*LOOK, "--every", "500", "--rounds", "100000", "--engine", "serial", "--parallel", "1"]
     process = subprocess.Popen(
         [sys.executable, "-m", "fedkeel", *words, "--out", "s"],
         cwd=tmp_path,

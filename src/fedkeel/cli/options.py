@@ -29,11 +29,6 @@ if TYPE_CHECKING:
 _DATA, _WORK, _RUN, _EXECUTION, _PILOT = "Data and model", "Local work", "The run", "Execution", "The pilot"
 _FAULTS = "When clients fail"
 
-_METHODS = typer.Option(
-    "--method", metavar="METHOD", help='Method, as scaffold or "relaxed(fedcm, beta=0.1)"; repeatable.'
-)
-Methods = Annotated[list[str], _METHODS]
-MethodsOrAll = Annotated[list[str] | None, _METHODS]
 File = Annotated[
     Path | None,
     typer.Argument(
@@ -52,19 +47,8 @@ Out = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Where to keep it; by default a new directory below runs/."),
 ]
-Seeds = Annotated[int, typer.Option(min=1, metavar="N", help="Number of seeds: 0, 1, 2, …")]
 _VALUES = typer.Option(metavar="A,B,…", help="Its values, separated by commas (or ; where they hold commas).")
-Values = Annotated[str, _VALUES]
 ValuesOrUsual = Annotated[str | None, _VALUES]
-MeasureRule = Annotated[
-    str,
-    typer.Option(
-        "--measure",
-        metavar="RULE",
-        help="What counts: final, last:K (mean of the last K rounds), top, smoothed:K (FedInit's), mean:A:B "
-        '(of a part of the run, as 0.5:1); of another column as "final of loss (min)".',
-    ),
-]
 TableColumns = Annotated[
     str | None,
     typer.Option(
@@ -74,21 +58,12 @@ TableColumns = Annotated[
         "bytes_, gradients_ or seconds_to_target.",
     ),
 ]
-Samples = Annotated[int, typer.Option(min=2, help="Samples on which models are compared.")]
 On = Annotated[
     Literal["ray"] | None,
     typer.Option(
         "--on",
         help="Spread the runs over a Ray cluster, at --address or started here; --out must be on a file "
         "system that its nodes share.",
-    ),
-]
-Parallel = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        metavar="N",
-        help="Runs at a time; by default one per core (`compare`: one after another).",
     ),
 ]
 Scale = Annotated[

@@ -9,7 +9,7 @@ from typing import Any
 
 import tomli_w
 
-from fedkeel.common.jsonfiles import check_depth, sealed, unsealed
+from fedkeel.common.jsonfiles import check_depth, unsealed
 
 
 def parse(text: str) -> dict[str, Any]:
@@ -32,11 +32,6 @@ def read(path: Path) -> dict[str, Any]:
         return parse(path.read_bytes().decode())
     except UnicodeDecodeError:
         raise ValueError("not a text in UTF-8") from None
-
-
-def dump_sealed(table: Mapping[str, Any]) -> str:
-    """Return a table as TOML with its format and its SHA-256."""
-    return dump(sealed(tomllib.loads(dump(table))))
 
 
 def read_sealed(path: Path) -> dict[str, Any]:

@@ -95,8 +95,3 @@ def without_views_of(tensor: Tensor, record: Record) -> Record:
 def stack(records: Sequence[Record]) -> Record:
     """Stack records of one kind along a new first axis."""
     return transform(lambda *tensors: torch.stack(tensors), *records)
-
-
-def unstack(record: Record, count: int) -> list[Record]:
-    """Split a stacked record into `count` records of its own."""
-    return [transform(lambda tensor, i=i: tensor[i].clone(), record) for i in range(count)]

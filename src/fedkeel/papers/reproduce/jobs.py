@@ -166,12 +166,3 @@ def _bound_rows(study: BoundedRun, seed: int) -> list[dict[str, Any]]:
         }
         for line in found.lines[1:]
     ]
-
-
-def shown_result(result: JobResult) -> str:
-    """Return how a job ended in a few words."""
-    if result.problem is not None:
-        return f"diverged: {result.problem}"
-    last = result.rows[-1] if result.rows else {}
-    accuracy = last.get("accuracy")
-    return "done" if accuracy is None else f"accuracy {100 * accuracy:.1f} %"
