@@ -116,4 +116,4 @@ def test_ctrl_c_ends_a_study_with_the_line_that_goes_on(tmp_path: Path) -> None:
     _, told = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "of 100000 rounds" in told
-    assert "go on with: fedkeel resume s" in told
+    assert "resume with: fedkeel resume s" in told
