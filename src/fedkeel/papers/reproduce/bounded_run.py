@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from contextlib import closing
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -54,8 +55,7 @@ class ProblemSettings:
     close: int = 4
 
 
-@dataclass(frozen=True)
-class BoundedRound:
+class BoundedRound(NamedTuple):
     """A round, the loss after it, and the repaired bound."""
 
     round: int
@@ -63,8 +63,7 @@ class BoundedRound:
     bound: float
 
 
-@dataclass(frozen=True)
-class RecipeOutcome:
+class RecipeOutcome(NamedTuple):
     """The constants along the run, its steps, its lines, and the theorem's conditions."""
 
     found: Findings

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -108,8 +108,7 @@ def _pilot(session: Session, points: int, directory: Path | None, report_progres
     return path
 
 
-@dataclass(frozen=True)
-class _MeasuredClients:
+class _MeasuredClients(NamedTuple):
     """The clients measured, those measured closely, their weights in f, and the directory of the results."""
 
     settings: RunSettings
