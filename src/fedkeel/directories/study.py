@@ -90,6 +90,8 @@ class StudyFunction:
         for name in given:
             if name not in known:
                 raise ConfigError(f"{self.__name__} has no argument {name!r}; known: {', '.join(known)}")
+        if on not in (None, "ray"):
+            raise ConfigError(f"on = {on!r}: give 'ray', or None to make the runs on this machine")
         asked = experiment_of(experiment)
         if address is not None:
             asked = asked.with_settings([f"address={json.dumps(address)}"])

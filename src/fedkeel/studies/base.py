@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, cast
 
-from pydantic import BeforeValidator, Field, InstanceOf
+from pydantic import BeforeValidator, Field, InstanceOf, ValidationInfo
 
 from fedkeel.common.errors import (
     ConfigError,
@@ -82,10 +82,10 @@ def asked_settings(study: type[FrozenModel]) -> dict[str, AskedSetting]:
     return {name: cast("AskedSetting", found[name]) for name in order}
 
 
-def _as_texts(given: Any) -> Any:
+def _as_texts(given: Any, info: ValidationInfo) -> Any:
     """Read several expressions: texts, or values whose `repr` is one."""
     if isinstance(given, str) or not isinstance(given, Sequence):
-        raise ConfigError(f"{given!r}: give several in a list, as in [{given!r}]")
+        raise ConfigError(f"{info.field_name} = {given!r}: give several in a list, as in [{given!r}]")
     return tuple(one if isinstance(one, str) else _expression(one) for one in given)
 
 
