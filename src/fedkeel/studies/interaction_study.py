@@ -24,7 +24,7 @@ from fedkeel.studies.measured import (
     serial_unless_asked,
     study_parts,
 )
-from fedkeel.studies.stability_study import SAMPLES, labelled
+from fedkeel.studies.stability_study import SAMPLES, labelled, titled
 
 if TYPE_CHECKING:
     from fedkeel.studies.interaction import FeatureSettings
@@ -99,7 +99,7 @@ class InteractionStudy(Study):
     def parts(self, numbers: Mapping[str, Any], out: Path, results: Results | None = None) -> PageParts:
         """Return its chart and table."""
         found = numbers["methods"]
-        title = f"Interaction of {', '.join(found)}"
+        title = titled("Interaction", self)
         return study_parts(title, interaction_verdict(grouped(numbers)), [interaction_section(found)], out)
 
     def summary(self, numbers: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -182,7 +182,8 @@ class SearchStudy(Study):
         )
         section = Section(id="search", title="Trials", blocks=(chart, table))
         title = f"Search of {', '.join(one.partition('=')[0] for one in self.over)}"
-        return study_parts(title, Verdict(text=" ".join(self._told(numbers)[:3])), [section], out)
+        told = ". ".join(line[0].upper() + line[1:] for line in self._told(numbers)[:3])
+        return study_parts(title, Verdict(text=f"{told}."), [section], out)
 
     def _told(self, numbers: Mapping[str, Any]) -> list[str]:
         lines = [

@@ -15,7 +15,7 @@ _LEVEL = 0.95
 StudyTable = tuple[tuple[str, ...], list[tuple[str, ...]]]
 
 
-def stability_section(found: Mapping[str, Mapping[str, Any]]) -> Section:
+def stability_section(found: Mapping[str, Mapping[str, Any]], *, seeds: int = 1) -> Section:
     """Return how far coupled runs part: over the rounds, within a round, and after the last one."""
     headings, rows = stability_table(found)
     first = next(iter(found.values()))
@@ -47,7 +47,7 @@ def stability_section(found: Mapping[str, Mapping[str, Any]]) -> Section:
                 rows=tuple(rows),
                 scores=True,
             ),
-            Text(id="stability-text", paragraphs=tuple(stability_text(first).split("\n"))),
+            Text(id="stability-text", paragraphs=tuple(stability_text(first, seeds=seeds).split("\n"))),
             Chart(
                 id="largest",
                 title="‖x − x'‖, largest pair",
@@ -77,7 +77,7 @@ def stability_table(found: Mapping[str, Mapping[str, Any]]) -> StudyTable:
             f"{one['losses'][-1]['absolute']:.4f}",
             f"{one['losses'][-1]['signed']:.4f}",
             *(f"{local['distances'][-1]:.4f}" for local in one["local"]),
-            f"{one['gap']:+.4f}",
+            f"{one['gap']:+.4f}".replace("-", "−"),
         )
         for name, one in found.items()
     ]
@@ -85,13 +85,14 @@ def stability_table(found: Mapping[str, Mapping[str, Any]]) -> StudyTable:
     return ("method", "‖x − x'‖ mean", "largest", "max |f − f'|", "max f − f'", *local, "R_u − R_e"), rows
 
 
-def stability_text(found: Mapping[str, Any]) -> str:
+def stability_text(found: Mapping[str, Any], *, seeds: int = 1) -> str:
     """Say what was replaced and what the columns are."""
     replaced = ", ".join(
         f"{one['client']} (first in round {one['first_round']}, {one['participations']} times)"
         for one in found["clients"]
     )
     what = "Replaced clients" if found["replaced"] == "client" else "Clients with one sample replaced"
+    what += "" if seeds == 1 else " with the first seed (another seed replaces others)"
     chosen = (
         f"chosen among {found['eligible']} that are drawn within the first {found['drawn_by']} rounds and at "
         f"least {found['drawn_at_least']} times"

@@ -112,8 +112,10 @@ class StabilityStudy(Study):
     def parts(self, numbers: Mapping[str, Any], out: Path, results: Results | None = None) -> PageParts:
         """Return its charts and tables."""
         found = numbers["methods"]
-        title = f"Stability of {', '.join(found)}"
-        return study_parts(title, stability_verdict(grouped(numbers)), [stability_section(found)], out)
+        title = titled("Stability", self)
+        return study_parts(
+            title, stability_verdict(grouped(numbers)), [stability_section(found, seeds=self.seeds)], out
+        )
 
     def summary(self, numbers: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the numbers of every method after the last round, and who was replaced."""
@@ -121,8 +123,17 @@ class StabilityStudy(Study):
         headings, rows = stability_table(found)
         return (
             Table(id="summary", title="", headings=headings, rows=tuple(rows)),
-            Text(id="text", paragraphs=tuple(stability_text(next(iter(found.values()))).split("\n"))),
+            Text(
+                id="text",
+                paragraphs=tuple(stability_text(next(iter(found.values())), seeds=self.seeds).split("\n")),
+            ),
         )
+
+
+def titled(what: str, study: Any) -> str:
+    """Return the title of a study of methods."""
+    seeds = "" if study.seeds == 1 else f", {study.seeds} seeds"
+    return f"{what} of {', '.join(study.methods)}{seeds}"
 
 
 def labelled(study: Any, out: Path) -> list[tuple[str, str, int, Path]]:
