@@ -117,3 +117,37 @@ def test_ctrl_c_ends_a_study_with_the_line_that_goes_on(tmp_path: Path) -> None:
     assert process.returncode == 130
     assert "of 100000 rounds" in told
     assert "resume with: fedkeel resume s" in told
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("study", "stability", "--method", "fedavg", "--held-out", "2", "--pairs", "1", "--samples", "10"),
+        (
+            "study",
+            "interaction",
+            "--method",
+            "fedavg",
+            "--every",
+            "1",
+            "--samples",
+            "10",
+            "--components",
+            "2",
+        ),
+    ],
+    ids=lambda words: words[1],
+)
+def test_where_every_run_diverges_there_is_nothing_to_conclude(fedkeel: Callable, words: tuple) -> None:
+    told = fedkeel(*words, *TINY, "--lr", "1e30", "--out", "s", code=4).stderr
+    assert told.count("FedAvg: ") >= 1
+    assert "diverged" in told
+
+
+@pytest.mark.slow
+def test_what_one_method_shows_stands_where_another_diverges(fedkeel: Callable) -> None:
+    words = ("study", "stability", "--held-out", "2", "--pairs", "1", "--samples", "10", "--json")
+    found = fedkeel(*words, "--method", "fedavg", "--method", "fedavg(lr=1e30)", *TINY, "--out", "s", code=4)
+    assert list(json.loads(found.stdout)["methods"]) == ["FedAvg"]
+    assert "1 of 2 runs diverged; FedAvg(lr=1e30): " in found.stderr

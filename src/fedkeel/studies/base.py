@@ -336,6 +336,10 @@ def play(
             open_directory(out, study.kind, study.shared(), begin=False)
             told = [_Begun(begin, new=not (out / STUDY_FILE).exists()), *told]
         results = study.make(out, placement, SeveralEvents(*told))
+        numbers = study.conclude(results, out)
+        study.write(numbers, out)
+        document = study.document(numbers, out, results)
+        write_page(document, out / PAGE_FILE)
     except (ConfigError, DataError):
         _remove(new)
         raise
@@ -346,10 +350,6 @@ def play(
     except (TooFewClients, RunsLost) as problem:
         problem.args = (f"{problem}\n{way_on(out)}",)
         raise
-    numbers = study.conclude(results, out)
-    study.write(numbers, out)
-    document = study.document(numbers, out, results)
-    write_page(document, out / PAGE_FILE)
     return StudyResult(study, out, document, results)
 
 

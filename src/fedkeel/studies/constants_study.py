@@ -21,7 +21,7 @@ from fedkeel.studies.constants_page import (
     constants_verdict,
 )
 from fedkeel.studies.description import read_description
-from fedkeel.studies.measured import Measured, MeasuredRun, OnRow, study_parts
+from fedkeel.studies.measured import Measured, MeasuredRun, OnRow, some_measured, study_parts
 
 
 class ConstantsStudy(Study):
@@ -79,10 +79,11 @@ class ConstantsStudy(Study):
 
     def conclude(self, results: Results, out: Path) -> dict[str, Any]:
         """Return what was measured, of several seeds for each."""
+        some_measured(results)
         found = {label: results[run.directory] for label, run in self._runs(out).items()}
         measured = {label: one.found for label, one in found.items() if one.problem is None}
         if self.seeds == 1:
-            return next(iter(measured.values()), {})
+            return dict(next(iter(measured.values())))
         return {"seeds": measured}
 
     def _found(self, numbers: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

@@ -13,7 +13,7 @@ from fedkeel.report.page.document import Section, Table, Text
 from fedkeel.report.page.parts import PageParts
 from fedkeel.studies.base import Results, Study, Texts, asked
 from fedkeel.studies.comparison import METHODS
-from fedkeel.studies.measured import Measured, MeasuredRun, OnRow, study_parts
+from fedkeel.studies.measured import Measured, MeasuredRun, OnRow, some_measured, study_parts
 
 PRINTED = (
     "FedAvg",
@@ -94,6 +94,7 @@ class CostsStudy(Study):
 
     def conclude(self, results: Results, out: Path) -> dict[str, Any]:
         """Return what was counted, what is printed, and where they disagree."""
+        some_measured(results)
         found: dict[str, Any] = results[out / "counted"].found
         return found
 

@@ -116,10 +116,18 @@ def provenance(described: Mapping[str, Any]) -> Section:
     return Section(id="provenance", title="Provenance", blocks=(*again, FactList(id="settings", rows=rows)))
 
 
+def some_measured(results: Mapping[Path, Measured]) -> None:
+    """Raise Diverged where nothing could be measured: there is nothing to conclude from."""
+    problems = [one.problem for one in results.values()]
+    if all(problem is not None for problem in problems):
+        raise Diverged("; ".join(dict.fromkeys(filter(None, problems))), round=0)
+
+
 def by_label(
     study: Any, labels: Sequence[tuple[str, str, int, Path]], results: Any, runs: Any
 ) -> dict[str, Any]:
     """Return what was found by label; of several seeds also whose each is."""
+    some_measured(results)
     found = {label: results[runs[label].directory] for label, *_ in labels}
     numbers: dict[str, Any] = {
         "methods": {label: one.found for label, one in found.items() if one.problem is None}
