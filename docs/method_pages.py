@@ -1,4 +1,4 @@
-"""A page for each method: its paper, rule, knobs and costs, and how it did here. Called by generate.py.
+"""A page for each method: its paper, rule, knobs and costs, and results in our experiments. Called by generate.py.
 
 What it did here comes from docs/comparison.json (`python docs/generate.py --compare` makes it anew) and from
 docs/results.toml, which repeats figures of other pages beside the page that explains them.
@@ -46,7 +46,16 @@ def method_page(name: str, told: Explanation, cost: MethodCost) -> str:
     lines += ["## The rule", "", "Traced from the code (`fedkeel explain` prints it for any arguments):", ""]
     lines += ["```", equations[0], "```", "", f"{_one_line(equations[1])}.", ""]
     lines += [*_notes(rest), "", "## Knobs", "", *_knobs(told), ""]
-    lines += ["## What it costs", "", *_costs(told, cost), "", "## How it did here", "", *_results(name), ""]
+    lines += [
+        "## What it costs",
+        "",
+        *_costs(told, cost),
+        "",
+        "## Results in our experiments",
+        "",
+        *_results(name),
+        "",
+    ]
     lines += [
         "## Use it",
         "",
@@ -63,7 +72,7 @@ def method_page(name: str, told: Explanation, cost: MethodCost) -> str:
 
 def index_page(names: list[str]) -> str:
     """Return docs/methods/index.md, the list of the pages."""
-    about = "A page for each method: its paper, its rule, its knobs, what it costs, and how it did here."
+    about = "A page for each method: its paper, its rule, its knobs, what it costs, and results in our experiments."
     entries = [f"{name.lower()}" for name in names]
     return "\n".join(
         ["# A page for each method", "", about, "", "```{toctree}", ":maxdepth: 1", "", *entries, "```", ""]

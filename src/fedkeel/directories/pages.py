@@ -12,7 +12,7 @@ from fedkeel.common.errors import StorageError
 from fedkeel.directories.kinds import KeptStudy, kept_study
 from fedkeel.directories.old import old_document, old_parts
 from fedkeel.experiments import STUDY_FILE
-from fedkeel.experiments.kept_runs import reported_run, told_apart
+from fedkeel.experiments.kept_runs import reported_run, with_unique_names
 from fedkeel.report import FINAL
 from fedkeel.report.page.document import Document, Section
 from fedkeel.report.page.parts import PageParts
@@ -27,7 +27,7 @@ def document_of(directories: Sequence[Path]) -> Document:
     parts = [parts_of(directory) for directory in directories]
     if len(parts) == 1:
         return parts[0].document()
-    runs = told_apart([run for part in parts for run in _by_method(part)])
+    runs = with_unique_names([run for part in parts for run in _by_method(part)])
     named = [part for part in parts if part.runs]
     shared = {(part.measure, part.target) for part in named}
     measure, target = shared.pop() if len(shared) == 1 else (str(FINAL), None)
@@ -46,7 +46,7 @@ def runs_of(directories: Sequence[Path]) -> list[ReportedRun]:
     parts = [parts_of(directory) for directory in directories]
     if len(parts) == 1:
         return list(parts[0].runs)
-    return told_apart([run for part in parts for run in _by_method(part)])
+    return with_unique_names([run for part in parts for run in _by_method(part)])
 
 
 def parts_of(directory: Path) -> PageParts:
@@ -70,7 +70,7 @@ def parts_of(directory: Path) -> PageParts:
         stacklevel=3,
     )
     return PageParts(
-        f"Runs below {directory.name}", tuple(told_apart([reported_run(path) for path in found]))
+        f"Runs below {directory.name}", tuple(with_unique_names([reported_run(path) for path in found]))
     )
 
 

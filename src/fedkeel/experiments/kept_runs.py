@@ -46,7 +46,7 @@ def _settings(directory: Path) -> dict[str, Any]:
         ) from None
 
 
-def told_apart(runs: Sequence[ReportedRun]) -> list[ReportedRun]:
+def with_unique_names(runs: Sequence[ReportedRun]) -> list[ReportedRun]:
     """Return runs whose names and seeds are their own: by the settings they differ in, else by directory."""
     named = Counter((run.trial.label, run.trial.seed) for run in runs)
     twice = {method for (method, _), count in named.items() if count > 1}

@@ -34,8 +34,8 @@ Result = TypeVar("Result", bound=RunResult)
 Made_co = TypeVar("Made_co", bound=RunResult, covariant=True)
 
 
-class IndependentRun(Protocol[Made_co]):
-    """A run that needs no other one: it has a directory of its own, and goes on from what is there."""
+class ShownRun(Protocol):
+    """A run as it is shown in progress: it prints as its name."""
 
     @property
     def directory(self) -> Path:
@@ -45,6 +45,13 @@ class IndependentRun(Protocol[Made_co]):
     def rounds(self) -> int:
         """How many rounds it has."""
 
+    def __str__(self) -> str:
+        """Return its name."""
+
+
+class IndependentRun(ShownRun, Protocol[Made_co]):
+    """A run that needs no other one: it has a directory of its own, and goes on from what is there."""
+
     @property
     def cost(self) -> float:
         """What a round of it costs, in any unit that all runs of a plan share."""
@@ -52,9 +59,6 @@ class IndependentRun(Protocol[Made_co]):
     @property
     def sendable(self) -> tuple[Callable[..., Made_co], tuple[Any, ...]]:
         """A function that makes it in another process, and what that takes."""
-
-    def __str__(self) -> str:
-        """Return its name."""
 
     def finished(self) -> Made_co | None:
         """Return its result where nothing is left to do, else None."""
@@ -69,13 +73,13 @@ class IndependentRun(Protocol[Made_co]):
 class RunEvents:
     """Called while runs are made; a subclass overrides what it wants to know."""
 
-    def begin(self, runs: Sequence[IndependentRun[Any]], kept: int) -> None:
+    def begin(self, runs: Sequence[ShownRun], kept: int) -> None:
         """Called once, before anything is made; so many of the runs are finished."""
 
-    def row(self, run: IndependentRun[Any], row: Row) -> None:
+    def row(self, run: ShownRun, row: Row) -> None:
         """Called after a round of a run that is made in this process."""
 
-    def ended(self, run: IndependentRun[Any], result: Any, *, kept: bool) -> None:
+    def ended(self, run: ShownRun, result: Any, *, kept: bool) -> None:
         """Called when a run has ended; `kept`: it was finished before."""
 
     def progress(self, done: RunsDone, rounds: Mapping[Path, int]) -> None:
@@ -88,17 +92,17 @@ class SeveralEvents(RunEvents):
     def __init__(self, *others: RunEvents) -> None:
         self._others = others
 
-    def begin(self, runs: Sequence[IndependentRun[Any]], kept: int) -> None:
+    def begin(self, runs: Sequence[ShownRun], kept: int) -> None:
         """Tell each."""
         for other in self._others:
             other.begin(runs, kept)
 
-    def row(self, run: IndependentRun[Any], row: Row) -> None:
+    def row(self, run: ShownRun, row: Row) -> None:
         """Tell each."""
         for other in self._others:
             other.row(run, row)
 
-    def ended(self, run: IndependentRun[Any], result: Any, *, kept: bool) -> None:
+    def ended(self, run: ShownRun, result: Any, *, kept: bool) -> None:
         """Tell each."""
         for other in self._others:
             other.ended(run, result, kept=kept)

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from fedkeel.common.columns import ShownScore, shown_score
 from fedkeel.common.progress import NotebookBar, RunsDone, console, plain_table, shown_time
-from fedkeel.experiments.run_all import IndependentRun, Row, RunEvents
+from fedkeel.experiments.run_all import Row, RunEvents, ShownRun
 from fedkeel.report.explosion import find_explosion
 
 _PLAIN_SECONDS = 15.0
@@ -30,7 +30,7 @@ class RunsDisplay(RunEvents):
 
     def __init__(self, out: Path, *, stderr: bool = True, begun: Callable[[], None] = lambda: None) -> None:
         self._out, self._begun = out, begun
-        self._runs: dict[Path, IndependentRun[Any]] = {}
+        self._runs: dict[Path, ShownRun] = {}
         self._rounds: dict[Path, int] = {}
         self._scores: dict[Path, ShownScore | None] = {}
         self._ends: dict[Path, str] = {}
@@ -55,7 +55,7 @@ class RunsDisplay(RunEvents):
         if self._live is not None:
             self._live.stop()
 
-    def begin(self, runs: Sequence[IndependentRun[Any]], kept: int) -> None:
+    def begin(self, runs: Sequence[ShownRun], kept: int) -> None:
         """Take the runs, and say how many of them are there."""
         self._begun()
         if kept:
@@ -63,14 +63,14 @@ class RunsDisplay(RunEvents):
         self._runs = {run.directory: run for run in runs}
         self._done = RunsDone(0, len(runs), 0, sum(run.rounds for run in runs), None)
 
-    def row(self, run: IndependentRun[Any], row: Row) -> None:
+    def row(self, run: ShownRun, row: Row) -> None:
         """Show a round."""
         self._rounds[run.directory] = (
             row["round"] + 1 if "round" in row else self._rounds.get(run.directory, 0)
         )
         self._scores[run.directory] = shown_score(row) or self._scores.get(run.directory)
 
-    def ended(self, run: IndependentRun[Any], result: Any, *, kept: bool) -> None:
+    def ended(self, run: ShownRun, result: Any, *, kept: bool) -> None:
         """Show how a run ended."""
         problem = result.problem or find_explosion(result.rows)
         end = f"diverged: {problem}" if problem else "kept from before" if kept else "done"
@@ -101,7 +101,7 @@ class RunsDisplay(RunEvents):
         self.console.file.flush()
         self._last_line = time.monotonic()
 
-    def _about(self, run: IndependentRun[Any]) -> str:
+    def _about(self, run: ShownRun) -> str:
         score = self._scores.get(run.directory) or "not evaluated"
         return f"{run}: round {self._rounds.get(run.directory, 0)}/{run.rounds}, {score}"
 
@@ -126,7 +126,7 @@ class RunsDisplay(RunEvents):
         more = [f"and {hidden} more"] if hidden else []
         return Group(bar, "", plain_table(("run", "round", "score", ""), rows), *more)
 
-    def _shown(self) -> list[tuple[Path, IndependentRun[Any]]]:
+    def _shown(self) -> list[tuple[Path, ShownRun]]:
         """Return the runs of the table: those that go on, then the ones to come, then the last that ended."""
         if len(self._runs) <= _LINES:
             return list(self._runs.items())

@@ -7,6 +7,7 @@ function in Python, and the plan that its directory keeps, from which `fedkeel r
 from __future__ import annotations
 
 import shlex
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -31,7 +32,7 @@ from fedkeel.experiments import PAGE_FILE, RESULT_FILE, STUDY_FILE
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.placement import ONE_BY_ONE, Placement
 from fedkeel.experiments.planned_run import SPEED_ONLY, changes
-from fedkeel.experiments.run_all import IndependentRun, RunEvents, SeveralEvents, run_all
+from fedkeel.experiments.run_all import IndependentRun, RunEvents, SeveralEvents, ShownRun, run_all
 from fedkeel.report.page.document import Document
 from fedkeel.report.page.parts import PageParts
 from fedkeel.report.page.rendering import write_page
@@ -154,25 +155,25 @@ class Study(FrozenModel):
         """Tell whether version 0.1 began the directory, with settings that only its parts can check."""
         return False
 
+    @abstractmethod
     def runs(self, out: Path) -> Sequence[IndependentRun[Any]]:
         """Return the runs, seed after seed, so that a first impression of all comes early."""
-        raise NotImplementedError
 
     def make(self, out: Path, placement: Placement, events: RunEvents) -> Results:
         """Make what is not made yet; return the result of each run by its directory."""
         return run_all(self.runs(out), out, placement, events)
 
+    @abstractmethod
     def conclude(self, results: Results, out: Path) -> dict[str, Any]:
         """Return what the runs say together, as plain values."""
-        raise NotImplementedError
 
+    @abstractmethod
     def parts(self, numbers: Mapping[str, Any], out: Path, results: Results | None = None) -> PageParts:
         """Return what the page shows; runs are read where their results are not given."""
-        raise NotImplementedError
 
+    @abstractmethod
     def summary(self, numbers: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the blocks that a terminal shows."""
-        raise NotImplementedError
 
     def so_far(self, out: Path) -> Results | None:
         """Return what is there of runs that are not all finished; None where nothing can be said of them."""
@@ -287,16 +288,16 @@ class _Begun(RunEvents):
     def __init__(self, write: Callable[[], None], *, new: bool) -> None:
         self._write, self._new, self._written = write, new, False
 
-    def begin(self, runs: Sequence[IndependentRun[Any]], kept: int) -> None:
+    def begin(self, runs: Sequence[ShownRun], kept: int) -> None:
         """Write it, where it is a new one, or nothing is left to do."""
         if self._new or kept == len(runs):
             self._once()
 
-    def row(self, run: IndependentRun[Any], row: Any) -> None:
+    def row(self, run: ShownRun, row: Any) -> None:
         """Write it."""
         self._once()
 
-    def ended(self, run: IndependentRun[Any], result: Any, *, kept: bool) -> None:
+    def ended(self, run: ShownRun, result: Any, *, kept: bool) -> None:
         """Write it."""
         if not kept:
             self._once()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
 from fedkeel.common.errors import ConfigError
 from fedkeel.experiments.placement import Placement
 from fedkeel.experiments.planned_run import changes
-from fedkeel.experiments.run_all import Row, RunEvents
+from fedkeel.experiments.run_all import RunEvents
 from fedkeel.report.choosing import ChosenValue
 from fedkeel.report.page.document import Axis, Chart, Section, Series, Table, Text, Verdict
 from fedkeel.report.page.parts import PageParts
@@ -21,35 +21,14 @@ OVER = "What varies, and where: uniform(a, b), log(a, b), integer(a, b), choice(
 
 
 class TrialRun(NamedTuple):
-    """A trial as one of many runs; what it trains is drawn when its turn comes."""
+    """A trial as it is shown; what it trains is drawn when its turn comes, and it keeps nothing on disk."""
 
     label: str
     directory: Path
     rounds: int
 
-    @property
-    def cost(self) -> float:
-        """What a round costs."""
-        return 1.0
-
-    @property
-    def sendable(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        """Raise: trials are sent by `tune`."""
-        raise NotImplementedError
-
     def __str__(self) -> str:
         return self.label
-
-    def finished(self) -> None:
-        """Return nothing: the journal knows."""
-
-    def run(self, on_row: Callable[[Row], None] | None = None) -> Any:
-        """Raise: trials are made by `tune`."""
-        raise NotImplementedError
-
-    def rounds_done(self) -> int:
-        """Return 0: a trial keeps nothing."""
-        return 0
 
 
 class SearchStudy(Study):

@@ -145,6 +145,10 @@ class RecipeStudy(Study):
         kept = kept_document(out)
         return PageParts(kept.title, sections=kept.sections, whole=kept)
 
+    def summary(self, numbers: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return the tables and the claims as text."""
+        return outcome_summary(numbers)
+
     def write(self, numbers: Mapping[str, Any], out: Path) -> None:
         """Write nothing: `conclude` has."""
 
@@ -175,9 +179,13 @@ def recipe_told(numbers: Mapping[str, Any], out: Path) -> Document:
     from fedkeel.papers.reproduce.page import kept_document  # noqa: PLC0415  heavy
 
     whole = {"directory": str(out), "page": str(out / PAGE_FILE), **numbers}
-    text = str(whole.pop("text")).rstrip()
-    summary = (Code(id="outcome", title="", text=text),)
-    return kept_document(out).model_copy(update={"summary": summary, "numbers": whole})
+    del whole["text"]
+    return kept_document(out).model_copy(update={"summary": outcome_summary(numbers), "numbers": whole})
+
+
+def outcome_summary(numbers: Mapping[str, Any]) -> tuple[Code]:
+    """Return the tables and the claims as text."""
+    return (Code(id="outcome", title="", text=str(numbers["text"]).rstrip()),)
 
 
 def read_outcome_file(out: Path) -> dict[str, Any]:
