@@ -11,17 +11,16 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from fedkeel.common.columns import KnownColumns
-from fedkeel.common.errors import ConfigError, Diverged
+from fedkeel.common.errors import ConfigError
 from fedkeel.common.files import storage_errors
 from fedkeel.common.progress import RunProgress, as_lines
 from fedkeel.core.algorithm import Algorithm
-from fedkeel.engines.jobs.pickles import Known, Packed, pack, unpack
 from fedkeel.experiments.metric_choice import MetricChoice, check_columns
 from fedkeel.experiments.placement import Placement
-from fedkeel.experiments.run_all import RunEvents, run_all
+from fedkeel.experiments.run_all import run_all
 from fedkeel.methods.stages import Stages
 from fedkeel.report import (
     ComparisonVerdict,
@@ -42,7 +41,8 @@ from fedkeel.report.page.runs import ReportedRun
 from fedkeel.report.table_columns import COLUMNS, parse_columns
 from fedkeel.report.tables import cells, headings, why_diverged
 from fedkeel.running.result import Result
-from fedkeel.running.shown import is_watched, part_of
+from fedkeel.running.shown import is_watched
+from fedkeel.studies.function_runs import FunctionResult, FunctionRun, TakenRuns
 
 Method = Algorithm | Stages
 
@@ -287,80 +287,11 @@ def _play(
     ]
     with display or nullcontext():
         try:
-            run_all(runs, Path(), placement, _Taken(take))
+            run_all(runs, Path(), placement, TakenRuns(take))
         except (Exception, KeyboardInterrupt) as other:
             other.comparison = made()  # type: ignore[union-attr]
             raise
     return made()
-
-
-class FunctionResult(NamedTuple):
-    """What a function returned, or what there was of a run that diverged, and why it did."""
-
-    result: Result
-    problem: str | None
-
-    @property
-    def rows(self) -> Sequence[Mapping[str, Any]]:
-        """The run's history."""
-        return self.result.history
-
-
-class FunctionRun(NamedTuple):
-    """A run that a function makes, as one of many; it keeps nothing, unless the function does."""
-
-    function: Callable[[Any, int], Result]
-    choice: Any
-    name: str
-    seed: int
-    number: int
-    display: RunProgress | None
-
-    @property
-    def directory(self) -> Path:
-        """A name of its own; nothing is written there."""
-        return Path(f"{self.number}")
-
-    @property
-    def rounds(self) -> int:
-        """Unknown: the function says."""
-        return 0
-
-    @property
-    def cost(self) -> float:
-        """What a round costs."""
-        return 1.0
-
-    @property
-    def sendable(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        """A function that makes it in another process, and what that takes."""
-        return _made_elsewhere, (pack((self.function, self.choice, self.name), Known()), self.seed)
-
-    def __str__(self) -> str:
-        return f"{self.name}, seed {self.seed}"
-
-    def finished(self) -> None:
-        """Return nothing: only the function knows."""
-
-    def run(self, on_row: Callable[[Any], None] | None = None) -> FunctionResult:
-        """Call the function."""
-        with part_of(self.display, self.number):
-            return _made(self.function, self.choice, self.name, self.seed)
-
-    def rounds_done(self) -> int:
-        """Return 0: only the function knows."""
-        return 0
-
-
-class _Taken(RunEvents):
-    """Hands over what has ended."""
-
-    def __init__(self, take: Callable[[FunctionRun, FunctionResult], None]) -> None:
-        self._take = take
-
-    def ended(self, run: Any, result: FunctionResult | Packed, *, kept: bool) -> None:
-        """Hand it over."""
-        self._take(run, unpack(result) if isinstance(result, Packed) else result)
 
 
 def _placement(parallel: int, on: Literal["ray"] | None, address: str | None) -> Placement:
@@ -369,31 +300,8 @@ def _placement(parallel: int, on: Literal["ray"] | None, address: str | None) ->
     return Placement(parallel, on, address)
 
 
-def _made(run: Callable[[Any, int], Result], choice: Any, name: str, seed: int) -> FunctionResult:
-    """Make one run; what there is of one that diverged is a result too."""
-    try:
-        return FunctionResult(_checked(run(choice, seed), name, seed), None)
-    except Diverged as diverged:
-        return FunctionResult(diverged.result, str(diverged))
-
-
-def _made_elsewhere(packed: Packed, seed: int) -> Packed:
-    """Make one run in another process."""
-    run, choice, name = unpack(packed)
-    result, problem = _made(run, choice, name, seed)
-    return pack(FunctionResult(replace(result, client_states={}), problem), Known())
-
-
 def _known(results: Mapping[tuple[str, int], Result]) -> KnownColumns:
     return KnownColumns(column for result in results.values() for column in result.columns)
-
-
-def _checked(result: object, name: str, seed: int) -> Result:
-    if not isinstance(result, Result):
-        raise ConfigError(
-            f"{name}, seed {seed}: the function returned {type(result).__name__}: give train's result"
-        )
-    return result
 
 
 def _checked_many(name: str, given: Any) -> Any:
