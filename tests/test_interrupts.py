@@ -23,11 +23,15 @@ def test_a_signal_amid_an_import_waits_for_its_end(tmp_path: Path, monkeypatch: 
     (tmp_path / "amid_an_import.py").write_text(AMID)
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(Interrupted, match="SIGINT"), stoppable():
-        importlib.import_module("amid_an_import")
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:
-            time.sleep(0.01)
+        _import_and_wait("amid_an_import")
     assert sys.modules.pop("amid_an_import").whole
+
+
+def _import_and_wait(name: str) -> None:
+    importlib.import_module(name)
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        time.sleep(0.01)
 
 
 def test_an_import_that_does_not_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
