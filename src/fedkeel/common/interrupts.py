@@ -15,9 +15,9 @@ from typing import Any
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _USUAL = (signal.SIG_DFL, signal.default_int_handler)
 _AGAIN_SECONDS = 1.0  # a signal so soon after another one says nothing new
-_IMPORT_SECONDS = 10.0  # how long a signal waits for an import to end
+_IMPORT_SECONDS = 10.0  # how long a signal waits until an extension module is imported
 _LOOK_AGAIN = 0.02
-_IMPORTING = "_find_and_load"  # the function of importlib that every import goes through
+_IMPORTING = ("ExtensionFileLoader.create_module", "ExtensionFileLoader.exec_module")
 
 
 class Interrupted(KeyboardInterrupt):
@@ -31,18 +31,18 @@ class Interrupted(KeyboardInterrupt):
 class _Raiser:
     """A handler that raises `Interrupted`, but not again while the first one is dealt with.
 
-    A signal amid an import waits for its end: an extension module turns the exception into an ImportError of
-    its own, and would stay half imported.
+    A signal while an extension module is imported waits for its end: the module would make an ImportError of
+    the exception, and stay half imported.
     """
 
     def __init__(self) -> None:
         self._last = -_AGAIN_SECONDS
-        self._imports = _imports_below(sys._getframe())
+        self._imports = _extensions_below(sys._getframe())
         self._waits_since: float | None = None
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
-        if _imports_below(frame) > self._imports:
+        if _extensions_below(frame) > self._imports:
             self._waits_since = self._waits_since or now
             if now - self._waits_since < _IMPORT_SECONDS:
                 again = threading.Timer(_LOOK_AGAIN, os.kill, (os.getpid(), number))
@@ -55,11 +55,11 @@ class _Raiser:
             raise Interrupted(signal.Signals(number).name)
 
 
-def _imports_below(frame: FrameType | None) -> int:
-    """Return how many imports are going on."""
+def _extensions_below(frame: FrameType | None) -> int:
+    """Return how many extension modules are being imported."""
     count = 0
     while frame is not None:
-        count += frame.f_code.co_name == _IMPORTING
+        count += frame.f_code.co_qualname in _IMPORTING
         frame = frame.f_back
     return count
 
