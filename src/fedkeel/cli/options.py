@@ -54,7 +54,7 @@ TableColumns = Annotated[
     typer.Option(
         "--columns",
         metavar="A,B,…",
-        help="Columns of the table: accuracy (by the measure), any measure, seconds, and rounds_to_target, "
+        help="Columns of the table: score (by the measure), any measure, seconds, and rounds_to_target, "
         "bytes_, gradients_ or seconds_to_target.",
     ),
 ]

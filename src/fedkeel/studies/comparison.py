@@ -33,7 +33,7 @@ MEASURE = (
     '(of a part of the run, as 0.5:1); of another column as "final of loss (min)".'
 )
 TABLE_COLUMNS = (
-    "Columns of the table: accuracy (by the measure), any measure, seconds, and rounds_to_target, "
+    "Columns of the table: score (by the measure), any measure, seconds, and rounds_to_target, "
     "bytes_, gradients_ or seconds_to_target."
 )
 

@@ -186,7 +186,7 @@ def compare(
         metric: a metric of the task, or "loss"; by default the accuracy, or the loss of a task without one.
         mode: "max" where more of the metric is better, else "min"; that of well-known metrics is known.
         target: the value whose cost is counted; by default the highest accuracy that every run reached.
-        columns: the table's: "accuracy" (by the measure), any measure, "seconds", "rounds_to_target",
+        columns: the table's: "score" (by the measure), any measure, "seconds", "rounds_to_target",
             "bytes_to_target", "gradients_to_target", "seconds_to_target"; a text with commas, or a list.
         parallel: runs that go side by side, in processes with one thread each.
         on: "ray" spreads the runs over a Ray cluster, at `address` or started here.

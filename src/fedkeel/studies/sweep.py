@@ -217,14 +217,14 @@ def sweep_parts(
         numbers.get("settings", ""),
         str(measure),
         numbers["target"],
-        tuple(numbers.get("columns", COLUMNS)),
+        parse_columns(numbers.get("columns", COLUMNS)),
         numbers["over"],
     )
 
 
 def sweep_summary(numbers: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return the table with the intervals over seeds, the best value, and how sure that is."""
-    measure, columns = parse_measure(numbers["measure"]), tuple(numbers.get("columns", COLUMNS))
+    measure, columns = parse_measure(numbers["measure"]), parse_columns(numbers.get("columns", COLUMNS))
     at = columns.index(SCORE) + 2 if SCORE in columns else None  # the intervals stand behind the score
     names = [numbers["over"], *headings(numbers["target"], measure, columns)[1:]]
     below = {one["other"]: behind(one, measure) for one in numbers["verdict"]["differences"]}
