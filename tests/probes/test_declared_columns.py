@@ -118,7 +118,7 @@ def test_own_columns_are_known_in_a_notebook(tmp_path: Path) -> None:
     assert [line.others["final of mine/share (max)"][0] for line in more.table] == pytest.approx(
         [1 / (1 + mean) for mean in means.values()], rel=0.1
     )
-    assert " %" in more._cells()[0][2]
+    assert " %" in more.document.summary[0].rows[0][2]
     assert "selected by its final mine" in found.chosen.note
     asked = fk.compare(train, [fk.FedAvg()], seeds=1, columns="score,final of mine/share")
     assert asked.columns == ("score", "final of mine/share (max)")

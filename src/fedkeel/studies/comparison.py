@@ -23,7 +23,7 @@ from fedkeel.report import find_verdict, reachable_target, summarise
 from fedkeel.report.measures import Measure, parse_measure
 from fedkeel.report.page.document import Table, Text
 from fedkeel.report.page.parts import PageParts, listed
-from fedkeel.report.table_columns import COLUMNS, measure_columns, parse_columns
+from fedkeel.report.table_columns import COLUMNS, column_now, measure_columns, parse_columns
 from fedkeel.report.tables import UNFINISHED, MethodSummary, Trial, cells, headings, why_diverged
 from fedkeel.studies.base import Results, Study, Texts, asked
 
@@ -39,13 +39,10 @@ TABLE_COLUMNS = (
 
 
 def _read_columns(given: Any) -> Any:
-    return (
-        tuple(given.split(";" if ";" in given else ","))
-        if isinstance(given, str)
-        else COLUMNS
-        if given is None
-        else tuple(given)
-    )
+    if given is None:
+        return COLUMNS
+    names = given.split(";" if ";" in given else ",") if isinstance(given, str) else given
+    return tuple(map(column_now, names))
 
 
 ColumnNames = Annotated[tuple[str, ...], BeforeValidator(_read_columns)]
