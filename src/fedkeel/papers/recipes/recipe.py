@@ -29,15 +29,18 @@ class Assumption(str):
     """A choice that the paper does not print, in words, and the settings that it is about.
 
     `covers` has keys of an experiment (`work.clip`) and arguments of methods (`FedDyn.alpha`, `FedNTD.*`): a
-    test asks that every setting of a recipe is either printed or covered.
+    test asks that every setting of a recipe is either printed or covered. `choice` is a value of ours on
+    which verdicts may hang, in a few words: docs/findings.md names it beside each of them.
     """
 
     covers: tuple[str, ...]
+    choice: str
 
-    def __new__(cls, text: str, *covers: str) -> Assumption:
+    def __new__(cls, text: str, *covers: str, choice: str = "") -> Assumption:
         """Make one of a text and the settings that it covers."""
         made = super().__new__(cls, text)
         made.covers = covers
+        made.choice = choice
         return made
 
 
@@ -51,7 +54,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Unprinted:
-    """Settings of some rows that the paper does not print, and on which a comparison with them hangs."""
+    """Settings of some rows that the paper does not print, and on which every claim about them hangs."""
 
     rows: tuple[str, ...]
     reason: str
@@ -62,7 +65,7 @@ class Setup:
     """Runs that share data, model and work: what they share, and the method of each row of the table.
 
     A `study` takes the place of plain training where the paper measures something that needs runs of its own.
-    A claim that compares rows of `unprinted` with others is not judged.
+    A claim about rows of `unprinted` is not judged.
     """
 
     settings: Settings
