@@ -226,6 +226,7 @@ ASSUMED_BETA = (
         "at 10 % and 0.05 at 5 %: the largest for which docs/relaxed.md expects no divergence; the authors' "
         "public code has 0.1.",
         "Relaxed.beta",
+        choice="β = N/C is ours",
     ),
 )
 ASSUMED_AGGREGATE = (
