@@ -105,6 +105,24 @@ def test_the_authors_reading_keeps_what_is_said_of_the_split_and_the_pictures(na
     assert printed <= authors
 
 
+@pytest.mark.parametrize(
+    "recipe",
+    [recipe for recipe in READ if recipe.name.startswith("fedinit/figure")],
+    ids=lambda recipe: f"{recipe.name}-{recipe.reading}",
+)
+def test_the_assumptions_of_fedinit_s_figures_name_no_method_that_no_row_runs(recipe: Recipe) -> None:
+    rows = [recipe.setups[setup].line(row).method for setup, row in trained(recipe)]
+    run = {key.split(".")[0] for row in rows for key in arguments(parse_method(row))}
+    assumed = {key for one in recipe.assumptions for key in getattr(one, "covers", ())}
+    assert {key.split(".")[0] for key in assumed if key[0].isupper()} <= run
+
+
+def test_the_poster_says_what_it_repeats_in_both_readings() -> None:
+    for name in ("poster/table1", "poster/table2"):
+        for reading in (PRINTED, AUTHORS):
+            assert find_recipe(name).read(reading).assumptions[0].startswith("The poster repeats")
+
+
 def test_a_setting_that_nobody_named_would_be_seen() -> None:
     recipe = find_recipe("fedinit/table6")
     less = tuple(one for one in recipe.assumptions if "work.clip" not in getattr(one, "covers", ()))
