@@ -6,6 +6,7 @@ import os
 import re
 import runpy
 import shlex
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 from fedkeel.cli import app
 from fedkeel.papers.recipes.claims import CellKey
 from fedkeel.papers.recipes.ours.logistic import CHOSEN, SEARCH, grid_points
+from fedkeel.papers.recipes.recipe import AUTHORS
 from fedkeel.papers.reproduce.histories import history_file
 from fedkeel.papers.reproduce.outcome import outcome_text
 
@@ -22,6 +24,7 @@ ROOT = Path(__file__).parents[1]
 PAGES: dict[str, Any] = runpy.run_path(str(ROOT / "docs" / "results_pages.py"))
 PARTS = list(PAGES["parts"]())
 FOLDERS = sorted({part.folder for part in PARTS})
+INDEX_ROW = r"^\| \[(?P<folder>[\w-]+)\]\(.*?\) \| (?P<question>.*) \| (?P<runs>\d+) \|$"
 AGAIN = "run `python docs/results_pages.py` and commit what it writes"
 
 
@@ -69,6 +72,16 @@ def test_every_folder_has_what_it_takes_to_make_it_again() -> None:
         assert f"{folder.name}/README" in index
     there = {file.parent for file in (ROOT / "docs" / "results").glob("*/README.md")}
     assert there == set(FOLDERS)
+
+
+def test_the_index_counts_the_kept_runs_and_names_second_readings() -> None:
+    index = (ROOT / "docs" / "results" / "index.md").read_text()
+    rows = {row["folder"]: row for row in re.finditer(INDEX_ROW, index, re.MULTILINE)}
+    kept = Counter(part.folder.name for part, _ in PAGES["kept_jobs"]())
+    assert {name: int(row["runs"]) for name, row in rows.items()} == kept
+    for folder in FOLDERS:
+        readings = {part.reading for part in PARTS if part.folder == folder}
+        assert ("second reading" in rows[folder.name]["question"]) == (AUTHORS in readings), folder
 
 
 def test_the_settings_of_the_logistic_column_are_the_best_of_the_search() -> None:
