@@ -7,7 +7,8 @@ from dataclasses import replace
 from fedkeel.papers.recipes.claims import LEVEL, RELAXATION, BetterColumn, better
 from fedkeel.papers.recipes.fedinit.settings import (
     ASSUMED,
-    ASSUMED_OPTION,
+    ASSUMED_METHODS,
+    AUTHORS_METHODS,
     BETA,
     SMALL,
     SMALL_NOTE,
@@ -90,7 +91,6 @@ def _figure(panel: str, split: str, method: str) -> Recipe:
     plain = beta_name(0.0)
     negative = tuple(beta_name(value) for value in betas if value < 0)
     positive = tuple(beta_name(value) for value in betas if value > 0)
-    option = (ASSUMED_OPTION,) if method == "SCAFFOLD" else ()
     over_cohort = {
         DIVERGENCE: _HALF.format("divergence/cohort"),
         EARLY: _TENTH.format("divergence/cohort"),
@@ -129,14 +129,14 @@ def _figure(panel: str, split: str, method: str) -> Recipe:
             ),
             better("… and larger in the early stage than without RI", plain, positive, EARLY),
         ),
-        assumptions=(*_TEXT, _OVER_ALL, *ASSUMED, *option),
+        assumptions=(*_TEXT, _OVER_ALL, *ASSUMED, *ASSUMED_METHODS),
         stated=STATED,
         decided_by=(RELAXATION,),
         authors=authors(
             _setups(split, method, AUTHORS),
             *_TEXT,
             _OVER_COHORT,
-            *option,
+            *AUTHORS_METHODS,
             measures=over_cohort,
             panels=_panels("divergence/cohort"),
         ),

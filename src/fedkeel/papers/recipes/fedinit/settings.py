@@ -238,7 +238,6 @@ ASSUMED_AGGREGATE = (
         "Relaxed.gamma",
     ),
 )
-ASSUMED_OPTION = Assumption("SCAFFOLD is its option II.", "SCAFFOLD.option")
 ASSUMED_METHODS = (
     Assumption(
         "FedSAM's ρ = 0.1, FedDyn's α = 0.1, FedCM's α = 0.1 and FedAdam's β1 = 0.9, β2 = 0.99, τ = 0.01 are "
@@ -250,13 +249,12 @@ ASSUMED_METHODS = (
         "FedCM.alpha",
         "FedAdam.*",
     ),
-    ASSUMED_OPTION,
+    Assumption("SCAFFOLD is its option II.", "SCAFFOLD.option"),
     Assumption(
-        "“Global learning rate 1 except for FedAdam we use 0.1” is read as the server's rate of FedAdam; "
-        "FedDyn's decay 0.9995 is kept with relaxed initialisation.",
+        "“Global learning rate 1 except for FedAdam we use 0.1” is read as the server's rate of FedAdam.",
         "FedAdam.lr",
-        "work.lr_decay",
     ),
+    Assumption("FedDyn's decay 0.9995 is kept with relaxed initialisation.", "FedDyn.*"),
 )
 ASSUMED_RESNET = (
     Assumption(
