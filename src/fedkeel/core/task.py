@@ -18,6 +18,16 @@ from fedkeel.common.identity import stable_name
 from fedkeel.common.summary import as_html, as_text
 from fedkeel.core.losses import PADDING, known_loss
 from fedkeel.core.metrics import Accumulator, Loss, Metric, accuracy, is_mean_over_samples, mae, mse, r2
+from fedkeel.core.typed import (
+    F1,
+    LogitLoss,
+    Perplexity,
+    TokenAccuracy,
+    TokenLoss,
+    all_labels_right,
+    auroc,
+    right_labels,
+)
 from fedkeel.core.weighted import number
 from fedkeel.tensors.layout import trainable
 from fedkeel.tensors.streams import Stream
@@ -84,6 +94,110 @@ class Task:
         """Return the loss of a minibatch as one number."""
         found: Tensor = number(self.loss(output, target))
         return found
+
+    @classmethod
+    def binary(
+        cls,
+        model: nn.Module | Callable[[], nn.Module],
+        *,
+        pos_weight: float | None = None,
+        metrics: Mapping[str, Metric] | None = None,
+        features: str | None = None,
+    ) -> Task:
+        """Return a task with labels 0 or 1 and one logit each: accuracy, auroc, f1 of the positive class.
+
+        Logits and labels may be (n,) or (n, 1), labels whole numbers or booleans. `pos_weight` is how much
+        more a positive label counts in the loss.
+        """
+        usual: dict[str, Metric] = {"accuracy": right_labels, "auroc": auroc, "f1": F1(labels=True)}
+        return cls(model, LogitLoss(pos_weight), usual if metrics is None else metrics, features)
+
+    @classmethod
+    def multilabel(
+        cls,
+        model: nn.Module | Callable[[], nn.Module],
+        *,
+        pos_weight: float | None = None,
+        metrics: Mapping[str, Metric] | None = None,
+        features: str | None = None,
+    ) -> Task:
+        """Return a task with several labels, 0 or 1, for each sample, and a logit for each of them.
+
+        Metrics: accuracy (of labels), exact (samples of which all labels are right), auroc and f1, means over
+        labels.
+        """
+        usual: dict[str, Metric] = {
+            "accuracy": right_labels,
+            "exact": all_labels_right,
+            "auroc": auroc,
+            "f1": F1(labels=True),
+        }
+        return cls(model, LogitLoss(pos_weight), usual if metrics is None else metrics, features)
+
+    @classmethod
+    def multiclass(
+        cls,
+        model: nn.Module | Callable[[], nn.Module],
+        *,
+        label_smoothing: float = 0.0,
+        metrics: Mapping[str, Metric] | None = None,
+        features: str | None = None,
+    ) -> Task:
+        """Return a task with a class number for each sample: accuracy, and f1, the mean over classes.
+
+        Class numbers of −100 are samples without a label: they do not count.
+        """
+        usual: dict[str, Metric] = {
+            "accuracy": TokenAccuracy(classes_last=False),
+            "f1": F1(classes_last=False),
+        }
+        loss = TokenLoss(classes_last=False, label_smoothing=label_smoothing)
+        return cls(model, loss, usual if metrics is None else metrics, features)
+
+    @classmethod
+    def tagging(
+        cls,
+        model: nn.Module | Callable[[], nn.Module],
+        *,
+        ignore_index: int = PADDING,
+        classes_last: bool | None = None,
+        label_smoothing: float = 0.0,
+        metrics: Mapping[str, Metric] | None = None,
+        features: str | None = None,
+    ) -> Task:
+        """Return a task with a class number for each token: accuracy, and f1, the mean over classes.
+
+        Tokens of `ignore_index` are padding and do not count; all others count alike. Outputs may be
+        (n, classes, tokens) or (n, tokens, classes): `classes_last` says which where shapes do not.
+        """
+        usual: dict[str, Metric] = {
+            "accuracy": TokenAccuracy(ignore_index, classes_last),
+            "f1": F1(ignore_index=ignore_index, classes_last=classes_last),
+        }
+        loss = TokenLoss(ignore_index, classes_last, label_smoothing)
+        return cls(model, loss, usual if metrics is None else metrics, features)
+
+    @classmethod
+    def language_model(
+        cls,
+        model: nn.Module | Callable[[], nn.Module],
+        *,
+        ignore_index: int = PADDING,
+        classes_last: bool | None = None,
+        metrics: Mapping[str, Metric] | None = None,
+        features: str | None = None,
+    ) -> Task:
+        """Return a task with the next token at each place as its target: perplexity and accuracy.
+
+        Shapes and padding are those of `tagging`; targets are shifted already.
+        """
+        usual: dict[str, Metric] = {
+            "perplexity": Perplexity(ignore_index, classes_last),
+            "accuracy": TokenAccuracy(ignore_index, classes_last),
+        }
+        return cls(
+            model, TokenLoss(ignore_index, classes_last), usual if metrics is None else metrics, features
+        )
 
     @property
     def scores(self) -> dict[str, Metric]:

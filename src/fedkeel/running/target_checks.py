@@ -13,6 +13,7 @@ from fedkeel.core.evaluation import value_of
 from fedkeel.core.losses import ELEMENTWISE, OF_CLASSES, KnownLoss, known_loss
 from fedkeel.core.metrics import Metric, shapes
 from fedkeel.core.task import Task
+from fedkeel.core.typed import TYPED, LogitLoss, TokenLoss, logits_of
 from fedkeel.data.federation import Federation
 from fedkeel.data.samples import InMemory
 from fedkeel.tensors.trees import Tree, named
@@ -28,6 +29,9 @@ def check_targets(task: Task, federation: Federation, output: Tree, target: Tree
     Of several outputs or targets only the loss knows which belong together.
     """
     known = known_loss(task.loss)
+    if isinstance(task.loss, TYPED) and isinstance(target, Tensor):
+        _check_typed(task.loss, federation, output)
+        return
     if not isinstance(target, Tensor) and known is not None:
         parts = ", ".join(name for name, _ in named(target, "y"))
         raise DataError(
@@ -49,6 +53,14 @@ def check_targets(task: Task, federation: Federation, output: Tree, target: Tree
         if _pairs_everything(score, output, target):
             thing = "the loss" if name == "loss" else f"the metric {name!r}"
             _refuse_shapes(f"{thing} compares every output with every target", output, target)
+
+
+def _check_typed(loss: LogitLoss | TokenLoss, federation: Federation, output: Tree) -> None:
+    """A typed task's loss says itself which targets it takes."""
+    for owner, y in _targets(federation):
+        if isinstance(loss, TokenLoss) and y.is_floating_point():
+            raise DataError(f"{owner} is {y.dtype}: class numbers must be whole numbers: give y.long()")
+        _refuse_values(federation, owner, y, loss.wrong(y, logits_of(output)), loss.asks)
 
 
 def _check_classes(
@@ -140,12 +152,15 @@ def _check_elements(known: KnownLoss, federation: Federation, output: Tensor, ta
 
 def _check_values(name: str, federation: Federation, good: Callable[[Tensor], Tensor], told: str) -> None:
     for owner, y in _targets(federation):
-        wrong = ~good(y)
-        rows = wrong.reshape(len(y), -1).any(1).nonzero()
-        if len(rows):
-            row = int(rows[0])
-            value = float(y[row].flatten()[wrong[row].flatten()][0])
-            raise DataError(f"{federation.describe_row(owner, row)} is {value:g}: targets of {name} {told}")
+        _refuse_values(federation, owner, y, ~good(y), f"targets of {name} {told}")
+
+
+def _refuse_values(federation: Federation, owner: str, y: Tensor, wrong: Tensor, told: str) -> None:
+    rows = wrong.reshape(len(y), -1).any(1).nonzero()
+    if len(rows):
+        row = int(rows[0])
+        value = float(y[row].flatten()[wrong[row].flatten()][0])
+        raise DataError(f"{federation.describe_row(owner, row)} is {value:g}: {told}")
 
 
 def _targets(federation: Federation) -> Iterator[tuple[str, Tensor]]:
