@@ -84,3 +84,40 @@ def test_a_table_of_one_column_is_a_column_of_classes_or_keeps_its_shape():
     classes, numbers = pd.DataFrame({"y": [0, 1, 1]}), pd.DataFrame({"y": [0.5, 1.0, 2.0]})
     assert fk.Federation.from_arrays([(table(3), classes)]).y.shape == (3,)
     assert fk.Federation.from_arrays([(table(3), numbers)]).y.shape == (3, 1)
+
+
+def hospital(order: list[str], rows: int, seed: int) -> tuple[Any, Any]:
+    draw = np.random.default_rng(seed)
+    table = pd.DataFrame(draw.normal(size=(rows, 3)) + [0, 10, 100], columns=["age", "dose", "weight"])
+    return table[order], pd.Series(draw.integers(0, 2, rows))
+
+
+def test_columns_are_matched_by_name_whatever_their_order() -> None:
+    right = ["age", "dose", "weight"]
+    straight = fk.Federation.from_arrays(
+        [hospital(right, 5, 0), hospital(right, 4, 1)], hospital(right, 3, 2)
+    )
+    shuffled = fk.Federation.from_arrays(
+        [hospital(right, 5, 0), hospital(["weight", "age", "dose"], 4, 1)], hospital(right[::-1], 3, 2)
+    )
+    assert shuffled.fingerprint() == straight.fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda x: x.rename(columns={"dose": "Dose"}),
+            r"{owner}: x lacks 'dose' and has 'Dose', other than client 0",
+        ),
+        (lambda x: x.drop(columns="age"), r"{owner}: x lacks 'age', other than client 0"),
+        (lambda x: x.assign(ward=1), r"{owner}: x has 'ward', other than client 0"),
+    ],
+)
+@pytest.mark.parametrize("owner", ["client 1", "the test set"])
+def test_other_columns_are_refused_by_name(owner: str, change: Any, message: str) -> None:
+    right = ["age", "dose", "weight"]
+    pairs = {"client 1": hospital(right, 4, 1), "the test set": hospital(right, 3, 2)}
+    pairs[owner] = change(pairs[owner][0]), pairs[owner][1]
+    with pytest.raises(fk.DataError, match=message.format(owner=owner)):
+        fk.Federation.from_arrays([hospital(right, 5, 0), pairs["client 1"]], pairs["the test set"])

@@ -22,7 +22,8 @@ class NumericData(NamedTuple):
 def in_numbers(clients: Sequence[tuple[Any, Any]], test: tuple[Any, Any] | None) -> NumericData:
     """Return data as arrays of numbers; that which is in numbers already is returned as it is.
 
-    Whether something is to be done is seen from the first client. Words become class numbers in the order of
+    Whether something is to be done is seen from the first client, whose columns all tables must have: they
+    are matched by name. Words become class numbers in the order of
     the alphabet, over all clients and the test set.
     """
     owners = [f"client {client}" for client in range(len(clients))]
@@ -32,8 +33,14 @@ def in_numbers(clients: Sequence[tuple[Any, Any]], test: tuple[Any, Any] | None)
             raise DataError(f"{owner} is a {type(pair).__name__}: give a pair (x, y) of arrays")
     if not any(_is_table(part) or _are_words(part) for part in clients[0]):
         return NumericData(clients, test, None)
-    found = [(_columns(x, owner), _column(y, owner)) for (x, y), owner in zip(clients, owners, strict=True)]
-    tested = None if test is None else (_columns(test[0], "the test set"), _column(test[1], "the test set"))
+    first = clients[0]
+
+    def numbers(pair: tuple[Any, Any], owner: str) -> tuple[Any, Any]:
+        x, y = (_in_order(*parts, f"{owner}: {name}") for *parts, name in zip(pair, first, "xy", strict=True))
+        return _columns(x, owner), _column(y, owner)
+
+    found = [numbers(pair, owner) for pair, owner in zip(clients, owners, strict=True)]
+    tested = None if test is None else numbers(test, "the test set")
     if not _are_words(found[0][1]):
         return NumericData(found, tested, None)
     targets = [y for _, y in [*found, *([] if tested is None else [tested])]]
@@ -42,6 +49,23 @@ def in_numbers(clients: Sequence[tuple[Any, Any]], test: tuple[Any, Any] | None)
     if tested is not None:
         tested = tested[0], np.searchsorted(labels, np.asarray(tested[1]).astype(str))
     return NumericData(numbered, tested, labels)
+
+
+def _in_order(table: Any, first: Any, owner: str) -> Any:
+    """Return a table with its columns in the order of client 0's; refuse one that has others."""
+    if not (hasattr(table, "columns") and hasattr(first, "columns")) or list(table.columns) == list(
+        first.columns
+    ):
+        return table
+    missing = [repr(name) for name in first.columns if name not in table.columns]
+    more = [repr(name) for name in table.columns if name not in first.columns]
+    if missing or more or len(table.columns) != len(first.columns):
+        parts = [f"lacks {', '.join(missing)}"] * bool(missing) + [f"has {', '.join(more)}"] * bool(more)
+        raise DataError(
+            f"{owner} {' and '.join(parts) or 'has columns twice'}, other than client 0: give every client "
+            "the same columns, in any order"
+        )
+    return table[list(first.columns)]
 
 
 def _is_table(part: Any) -> bool:
