@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import flat
 import numpy as np
 import pytest
@@ -88,7 +90,8 @@ def test_a_table_of_one_column_is_a_column_of_classes_or_keeps_its_shape():
 
 def hospital(order: list[str], rows: int, seed: int) -> tuple[Any, Any]:
     draw = np.random.default_rng(seed)
-    table = pd.DataFrame(draw.normal(size=(rows, 3)) + [0, 10, 100], columns=["age", "dose", "weight"])
+    numbers = draw.normal(size=(rows, 3)) + np.array([0, 10, 100])
+    table = pd.DataFrame(numbers, columns=["age", "dose", "weight"])
     return table[order], pd.Series(draw.integers(0, 2, rows))
 
 
@@ -108,10 +111,10 @@ def test_columns_are_matched_by_name_whatever_their_order() -> None:
     [
         (
             lambda x: x.rename(columns={"dose": "Dose"}),
-            r"{owner}: x lacks 'dose' and has 'Dose', other than client 0",
+            r"{owner}: x lacks 'dose' and has 'Dose', unlike client 0",
         ),
-        (lambda x: x.drop(columns="age"), r"{owner}: x lacks 'age', other than client 0"),
-        (lambda x: x.assign(ward=1), r"{owner}: x has 'ward', other than client 0"),
+        (lambda x: x.drop(columns="age"), r"{owner}: x lacks 'age', unlike client 0"),
+        (lambda x: x.assign(ward=1), r"{owner}: x has 'ward', unlike client 0"),
     ],
 )
 @pytest.mark.parametrize("owner", ["client 1", "the test set"])

@@ -36,7 +36,8 @@ def in_numbers(clients: Sequence[tuple[Any, Any]], test: tuple[Any, Any] | None)
     first = clients[0]
 
     def numbers(pair: tuple[Any, Any], owner: str) -> tuple[Any, Any]:
-        x, y = (_in_order(*parts, f"{owner}: {name}") for *parts, name in zip(pair, first, "xy", strict=True))
+        x = _in_order(pair[0], first[0], f"{owner}: x")
+        y = _in_order(pair[1], first[1], f"{owner}: y")
         return _columns(x, owner), _column(y, owner)
 
     found = [numbers(pair, owner) for pair, owner in zip(clients, owners, strict=True)]
@@ -62,7 +63,7 @@ def _in_order(table: Any, first: Any, owner: str) -> Any:
     if missing or more or len(table.columns) != len(first.columns):
         parts = [f"lacks {', '.join(missing)}"] * bool(missing) + [f"has {', '.join(more)}"] * bool(more)
         raise DataError(
-            f"{owner} {' and '.join(parts) or 'has columns twice'}, other than client 0: give every client "
+            f"{owner} {' and '.join(parts) or 'has columns twice'}, unlike client 0: give every client "
             "the same columns, in any order"
         )
     return table[list(first.columns)]
