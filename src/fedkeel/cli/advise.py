@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -16,7 +17,9 @@ from fedkeel.cli.constants import measure
 from fedkeel.cli.paths import refuse_directory, why_unreadable
 from fedkeel.common.errors import ConfigError
 from fedkeel.common.jsonfiles import parse_object, unsealed
+from fedkeel.experiments import RESULT_FILE
 from fedkeel.experiments.experiment import Experiment
+from fedkeel.studies.measured import grouped
 
 if TYPE_CHECKING:
     from fedkeel.core.work import Work
@@ -33,8 +36,10 @@ fedkeel advise --data cifar10 --model cnn --out runs/advice   (the same line goe
 
 fedkeel advise --method fedavg --page advice.html
 
-fedkeel advise experiment.toml --stability stability.json --json > advice.json"""
+fedkeel advise experiment.toml --stability runs/stability --json > advice.json"""
 _ASKED = "What is asked"
+_STUDY = "stability study"
+_GIVE_STUDY = "give the directory of a finished `fedkeel study stability`"
 
 
 def register(app: typer.Typer) -> None:
@@ -59,8 +64,8 @@ def advise(
     stability: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE",
-            help="Measured discrepancies by method (JSON), shown beside the bounds.",
+            metavar="DIR|FILE",
+            help="A stability study, or measured discrepancies by method (JSON): shown beside the bounds.",
             rich_help_panel=_ASKED,
         ),
     ] = None,
@@ -119,25 +124,47 @@ def _check(epsilon: float | None, beta: float | None, alpha: float) -> None:
 
 
 def read_stability(path: Path | None) -> dict[str, MeasuredStability]:
-    """Read measured discrepancies by method, as {"FedAvg": 0.12, …}, also below "methods".
+    """Read measured discrepancies by method: of a stability study, or of a file as {"FedAvg": 0.12, …}.
 
-    A value is a number (after as many rounds as the run has), a curve over rounds from 0 on, or a table with
-    one of these under "discrepancy" or "mean", as the stability study gives.
+    A value in a file is a number (after as many rounds as the run has), a curve over rounds from 0 on, or a
+    table with one of these under "discrepancy" or "mean". Of several seeds the mean is taken.
     """
     if path is None:
         return {}
     try:
-        table = unsealed(parse_object(path.read_bytes()))
-        return {str(name): _measured_stability(entry) for name, entry in table.get("methods", table).items()}
+        table = unsealed(parse_object(_stability_file(path).read_bytes()))
+        if table.get("study", _STUDY) != _STUDY:
+            raise ConfigError(f"--stability {path}: holds a {table['study']}: {_GIVE_STUDY}")
+        numbers = table.get("numbers", table)
+        if "methods" not in numbers:
+            numbers = {"methods": numbers}
+        return {
+            str(name): _mean([_measured_stability(one) for _, one in found])
+            for name, found in grouped(numbers).items()
+        }
     except FileNotFoundError:
-        raise ConfigError(
-            f"--stability {path}: there is no such file: give the stability.json of `fedkeel study stability`"
-        ) from None
+        raise ConfigError(f"--stability {path}: there is no such file: {_GIVE_STUDY}") from None
+    except ConfigError:
+        raise
     except (OSError, ValueError, TypeError, AttributeError, KeyError, IndexError) as problem:
         raise ConfigError(
-            f"--stability {path}: {why_unreadable(problem)}: write "
-            '{"FedAvg": 0.12, "SCAFFOLD": 0.3}, or give the stability.json of `fedkeel study stability`'
+            f"--stability {path}: {why_unreadable(problem)}: {_GIVE_STUDY}, or a file with "
+            '{"FedAvg": 0.12, "SCAFFOLD": 0.3}'
         ) from None
+
+
+def _stability_file(path: Path) -> Path:
+    """Return the file that holds the numbers of a study, whose directory may be given."""
+    if not path.is_dir():
+        return path
+    for name in (RESULT_FILE, "stability.json"):  # the latter in version 0.1
+        if (path / name).exists():
+            return path / name
+    raise ConfigError(f"--stability {path}: no finished stability study: {_GIVE_STUDY}")
+
+
+def _mean(several: list[MeasuredStability]) -> MeasuredStability:
+    return MeasuredStability(fmean(one.value for one in several), several[0].rounds)
 
 
 def _measured_stability(entry: Any) -> MeasuredStability:
