@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from statistics import fmean
 
@@ -134,37 +135,9 @@ def test_no_noise_and_full_participation_are_plain_answers(fedkeel):
 
 def test_the_directory_of_a_stability_study_and_its_file_are_read(fedkeel):
     """Of several seeds a method has the mean; a study that is not one of stability is refused."""
-    tiny = [
-        "--clients",
-        "6",
-        "--cohort",
-        "3",
-        "--rounds",
-        "2",
-        "--epochs",
-        "1",
-        "--model",
-        "mlp(3)",
-        "--engine",
-        "serial",
-        "--threads",
-        "1",
-    ]
-    asked = [
-        "--method",
-        "fedavg",
-        "--seeds",
-        "2",
-        "--held-out",
-        "2",
-        "--pairs",
-        "1",
-        "--samples",
-        "10",
-        "--out",
-        "s",
-    ]
-    fedkeel("study", "stability", *tiny, *asked)
+    words = "--clients 6 --cohort 3 --rounds 2 --epochs 1 --model mlp(3) --engine serial --threads 1"
+    asked = "--method fedavg --seeds 2 --held-out 2 --pairs 1 --samples 10 --out s"
+    fedkeel("study", "stability", *shlex.split(words), *shlex.split(asked))
     kept = json.loads(Path("s/result.json").read_text())["numbers"]["methods"]
     mean = fmean(one["mean"][-1] for one in kept.values())
     assert read_stability(Path("s")) == {"FedAvg": (pytest.approx(mean), 2)}

@@ -63,6 +63,7 @@ KINDS = {
         "reproduce fedinit/figure1b --scale smoke --methods 'β = 0'", seeds="--seeds 2", long="--scale paper"
     ),
 }
+EXPORTS_ROUNDS = {"comparison", "sweep"}  # by default; of the others the table of scores
 REASONS = {
     ("search", "watch"): "its trials keep no rows on disk",
     ("stability study", "watch"): "its runs keep no rows on disk",
@@ -119,6 +120,11 @@ def test_a_kind_can_do_what_all_can(kind: str, tmp_path: Path) -> None:
     call(f"report {shlex.quote(str(directory))} --out {tmp_path / 'page.html'}")
     assert (tmp_path / "page.html").stat().st_size > 100_000
     assert call(f"export {shlex.quote(str(directory))} --table scores --format markdown").startswith("|")
+    call(f"export {shlex.quote(str(directory))} --out {tmp_path / 'table.tex'}")
+    assert (tmp_path / "table.tex").read_text().startswith(r"\begin{tabular}")
+    heading, *rows = call(f"export {shlex.quote(str(directory))}").splitlines()
+    assert rows
+    assert heading.startswith("method,seed,state,round") == (kind in EXPORTS_ROUNDS)
     before = files(directory)
     again = call(f"resume {shlex.quote(str(directory))} --json")
     assert json.loads(again) == numbers

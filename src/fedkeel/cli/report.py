@@ -26,11 +26,11 @@ _EXPORT = """[bold]Examples[/]
 
 fedkeel export runs/mine > rounds.csv
 
-fedkeel export runs/compare --format latex > table.tex
+fedkeel export runs/compare --out table.tex
 
 fedkeel export runs/compare --table clients --out clients.csv
 
-fedkeel export runs/first runs/second --format parquet --out rounds.parquet"""
+fedkeel export runs/first runs/second --out rounds.parquet"""
 
 Directories = Annotated[
     list[Path],
@@ -40,6 +40,7 @@ Directories = Annotated[
 ]
 Format = Literal["csv", "parquet", "latex", "markdown"]
 Which = Literal["rounds", "scores", "clients"]
+_FORMATS: dict[str, Format] = {".tex": "latex", ".md": "markdown", ".parquet": "parquet"}
 
 
 def register(app: typer.Typer) -> None:
@@ -70,11 +71,15 @@ def report(
 
 def export(
     directories: Directories,
-    format: Annotated[Format, typer.Option(help="Of what kind the file is.")] = "csv",
+    format: Annotated[
+        Format | None,
+        typer.Option(help="Of what kind the file is; by default what the name of --out ends with, else csv."),
+    ] = None,
     table: Annotated[
         Which | None,
         typer.Option(
-            help="Every round, the scores, or clients; by default rounds, in LaTeX and Markdown scores."
+            help="Every round, the scores, or clients; by default rounds. In LaTeX and Markdown, and of what "
+            "keeps no rounds, scores."
         ),
     ] = None,
     out: Annotated[
@@ -86,8 +91,11 @@ def export(
     from fedkeel.directories.pages import document_of, runs_of  # noqa: PLC0415  heavy
     from fedkeel.report import export as write  # noqa: PLC0415
 
+    if format is None:
+        format = "csv" if out is None else _FORMATS.get(out.suffix, "csv")
     written = format in ("latex", "markdown")
-    which = table or ("scores" if written else "rounds")
+    runs = [] if written or table == "scores" else runs_of(directories)
+    which = table or ("rounds" if runs else "scores")
     if written and which != "scores":
         raise ConfigError(f"--table {which} --format {format}: only scores are a table for papers: take csv")
     if format == "parquet" and out is None:
@@ -101,7 +109,6 @@ def export(
         make = {"csv": write.table_to_csv, "latex": write.to_latex, "markdown": write.to_markdown}
         text = make[format](scores)
     else:
-        runs = runs_of(directories)
         records = write.round_records(runs) if which == "rounds" else write.client_records(runs)
         if not records:
             raise StorageError(f"{directories[0]}: {_NOTHING[which]}")
