@@ -64,6 +64,19 @@ KINDS = {
     ),
 }
 EXPORTS_ROUNDS = {"comparison", "sweep"}  # by default; of the others the table of scores
+RUNS = {  # as KINDS make them, and without the results of all but the first: see `begin_anew`
+    "comparison": "4 of 4 runs",
+    "sweep": "4 of 4 runs",
+    "search": "2 of 2 runs",
+    "robustness study": "8 of 8 runs",
+    "stability study": "4 of 4 runs",
+    "interaction study": "4 of 4 runs",
+    "constants study": "2 of 2 runs",
+    "costs study": "1 of 1 run",
+    "recipe": "2 of 2 runs",
+}
+BEGUN = {kind: done if kind in ("costs study", "recipe") else f"1{done[1:]}" for kind, done in RUNS.items()}
+BEGUN["search"] = "0 of 2 runs"  # how its trials ended is known when it is concluded
 REASONS = {
     ("search", "watch"): "its trials keep no rows on disk",
     ("stability study", "watch"): "its runs keep no rows on disk",
@@ -88,10 +101,10 @@ def one_core(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedkeel.cli.studies.cores", lambda: 1)
 
 
-def call(line: str, *more: str, code: int = 0) -> str:
+def call(line: str, *more: str, code: int = 0, stderr: bool = False) -> str:
     result = CliRunner().invoke(app, [*shlex.split(line), *more])
     assert result.exit_code == code, result.output
-    return result.stdout
+    return result.stderr if stderr else result.stdout
 
 
 def make(kind: str, tmp_path: Path, *more: str) -> tuple[Path, str]:
@@ -137,11 +150,33 @@ def test_a_kind_can_do_what_all_can(kind: str, tmp_path: Path) -> None:
         "page.json",
         "journal.log",
     }
-    call(f"runs {shlex.quote(str(tmp_path))} --json")
+    assert listed(tmp_path, directory) == {"kind": kind, "state": f"{RUNS[kind]} finished"}
+    for part in directory.rglob("study.json"):
+        if part.parent != directory:
+            told = f"{part.parent}: is part of the study in {directory}: `fedkeel resume {directory}` goes on"
+            assert call(f"show {shlex.quote(str(part.parent))}", code=6, stderr=True) == f"error: {told}\n"
+    begin_anew(directory)
+    assert listed(tmp_path, directory) == {"kind": kind, "state": f"{BEGUN[kind]} finished"}
     watched = Watch(tmp_path)
     watched.look()
     if (kind, "watch") not in REASONS:
         assert {group.kind for group in watched.groups.values()} == {kind}
+
+
+def listed(root: Path, directory: Path) -> dict[str, str]:
+    """Return what `fedkeel runs` says of a study."""
+    lines = json.loads(call(f"runs {shlex.quote(str(root))} --json"))
+    return next(
+        {key: line[key] for key in ("kind", "state")} for line in lines if line["directory"] == str(directory)
+    )
+
+
+def begin_anew(directory: Path) -> None:
+    """Take away what a study came to and all that its runs made but the first, as if it had just begun."""
+    (directory / "result.json").unlink(missing_ok=True)
+    made = sorted(directory.rglob("found.json")) or sorted(directory.rglob("model.safetensors"))
+    for file in made[1:]:
+        file.unlink()
 
 
 def files(directory: Path) -> dict[str, int]:

@@ -14,7 +14,7 @@ from fedkeel.cli import paths
 from fedkeel.common.columns import shown_events
 from fedkeel.common.errors import ClientFailed, ConfigError, Diverged, FedkeelError, Stopped, StorageError
 from fedkeel.common.progress import RunProgress, console, shown_time
-from fedkeel.directories.kinds import KeptStudy, kept_study, way_on
+from fedkeel.directories.kinds import KeptStudy, kept_study
 from fedkeel.experiments.experiment import Experiment
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _go_on(
     if settings:
         raise ConfigError(f"--set {settings[0]}: {kept.directory} is a {kept.kind}; --set is for single runs")
     if kept.plan is None:
-        raise StorageError(f"{kept.directory}: {way_on(kept.directory, kept.kind)}")
+        raise StorageError(f"{kept.directory}: {kept.way_on()}")
     go_on(kept, rounds=rounds, columns=columns, as_json=as_json)
 
 

@@ -17,7 +17,7 @@ from fedkeel.cli.runs import described
 from fedkeel.common.columns import shown_events
 from fedkeel.common.errors import StorageError
 from fedkeel.common.progress import console, shown_time
-from fedkeel.directories.kinds import KeptStudy, kept_study, way_on
+from fedkeel.directories.kinds import KeptStudy, kept_study
 from fedkeel.experiments import PAGE_FILE
 from fedkeel.report.tables import UNFINISHED
 from fedkeel.running.run_directory import check_end, read_manifest, read_rows, read_timings
@@ -144,11 +144,8 @@ def _show_study(kept: KeptStudy, columns: str | None, *, as_json: bool) -> None:
     document = study_document(kept, columns)
     quoted = shlex.quote(str(kept.directory))
     if document is None:
-        if kept.plan is None:
-            raise StorageError(f"{kept.directory}: {way_on(kept.directory, kept.kind)}")
-        raise StorageError(
-            f"{kept.directory}: this {kept.kind} is not finished: `fedkeel resume {quoted}` goes on"
-        )
+        unfinished = "" if kept.plan is None else f"this {kept.kind} is not finished: "
+        raise StorageError(f"{kept.directory}: {unfinished}{kept.way_on()}")
     if as_json:
         _print_json(document.numbers)
         return
