@@ -258,7 +258,18 @@ def test_a_kind_says_in_python_what_it_takes() -> None:
     ):
         face = getattr(fk.study, name)
         assert "Settings:" in face.__doc__
-        assert {"experiment", "run_dir", "parallel", "on"} <= inspect.signature(face).parameters.keys()
+        parameters = inspect.signature(face).parameters
+        assert {"experiment", "run_dir", "parallel", "on"} <= parameters.keys()
+        by_place = [one.name for one in parameters.values() if one.kind is one.POSITIONAL_OR_KEYWORD]
+        assert by_place == {"sweep": ["over", "values"], "tune": ["over"], "constants": []}.get(
+            name, ["methods"]
+        )
+
+
+def test_the_module_of_studies_shows_its_functions_alone() -> None:
+    kinds = {study_class(kind).command.rpartition(" ")[2] for kind in STUDIES}
+    assert set(dir(fk.study)) == {"comparison" if name == "compare" else name for name in kinds}
+    assert dir(fk.study) == fk.study.__all__
 
 
 def test_a_result_prints_itself_and_has_a_document(tmp_path: Path) -> None:
@@ -270,7 +281,7 @@ def test_a_result_prints_itself_and_has_a_document(tmp_path: Path) -> None:
         "engine": "serial",
         "model.name": "mlp(3)",
     }
-    found = fk.study.comparison(["fedavg", fk.SCAFFOLD()], tiny, seeds=1)
+    found = fk.study.comparison(["fedavg", fk.SCAFFOLD()], experiment=tiny, seeds=1)
     assert isinstance(found, fk.StudyResult)
     assert isinstance(found.document, Document)
     assert "SCAFFOLD" in repr(found)
@@ -279,7 +290,15 @@ def test_a_result_prints_itself_and_has_a_document(tmp_path: Path) -> None:
     assert found.numbers["methods"][1]["method"] == "SCAFFOLD"
     assert study_class("comparison").kind == "comparison"
     with pytest.raises(fk.ConfigError, match="comparison has no argument 'method'"):
-        fk.study.comparison(["fedavg"], tiny, method=1)
+        fk.study.comparison(["fedavg"], experiment=tiny, method=1)
+    with pytest.raises(
+        fk.ConfigError, match=r"comparison: \{'rounds': 1, .*: give it by keyword, as one of "
+    ):
+        fk.study.comparison(["fedavg"], tiny)
+    with pytest.raises(TypeError, match="sweep: missing a required argument: 'values'"):
+        fk.study.sweep("work.lr", experiment=tiny)
+    swept = fk.study.sweep("work.lr", [0.1, 0.2], experiment=tiny, seeds=1)
+    assert [line["label"] for line in swept.numbers["table"]] == ["0.1", "0.2"]
 
 
 @pytest.mark.slow(10)
