@@ -137,7 +137,7 @@ def test_a_kind_can_do_what_all_can(kind: str, tmp_path: Path) -> None:
     assert (tmp_path / "table.tex").read_text().startswith(r"\begin{tabular}")
     heading, *rows = call(f"export {shlex.quote(str(directory))}").splitlines()
     assert rows
-    assert heading.startswith("method,seed,state,round") == (kind in EXPORTS_ROUNDS)
+    assert heading.startswith("label,seed,state,round") == (kind in EXPORTS_ROUNDS)
     before = files(directory)
     again = call(f"resume {shlex.quote(str(directory))} --json")
     assert json.loads(again) == numbers

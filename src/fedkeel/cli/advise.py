@@ -251,7 +251,7 @@ def _parameters(experiment: Experiment, share: float) -> _MethodParameters:
     from fedkeel.methods import SCAFFOLD, Adaptive, FedAvg, FedSAGD, Relaxed  # noqa: PLC0415
     from fedkeel.methods.stages import as_stages  # noqa: PLC0415
 
-    method = as_stages(experiment.algorithm()).fixed(experiment.rounds).parts[0].method
+    method = as_stages(experiment.make_method()).fixed(experiment.rounds).parts[0].method
     beta = None
     if isinstance(method, Relaxed):
         if isinstance(method.beta, Adaptive):

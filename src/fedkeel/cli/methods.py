@@ -42,19 +42,19 @@ def methods(as_json: opt.Json = False) -> None:
         (
             one["name"],
             f"{one['down']['vectors']}/{one['up']['vectors']}",
-            str(one["memory"]["vectors"]),
+            str(one["client_state"]["vectors"]),
             str(one["gradients_per_step"]),
             one["idea"],
         )
         for one in json.loads(text)
     ]
-    table = plain_table(("method", "down/up", "memory", "gradients", "idea"), rows)
+    table = plain_table(("method", "down/up", "client state", "gradients", "idea"), rows)
     table.columns[-1].justify = "left"
     table.columns[-1].no_wrap = False
     screen = console()
     screen.print(table)
     screen.print(
-        "\nDown/up and memory count vectors of the model's size, gradients those of a local step."
+        "\nDown/up and client state count vectors of the model's size, gradients those of a local step."
         "\nOn any of them: relaxed(METHOD, beta=0.1), sharp(METHOD, rho=0.1), stages((METHOD, 0.5), METHOD)."
         "\nEquations and parameters: fedkeel explain METHOD. The papers for BibTeX: fedkeel cite METHOD",
         markup=False,

@@ -93,13 +93,13 @@ def export(
 
     if format is None:
         format = "csv" if out is None else _FORMATS.get(out.suffix, "csv")
+    if format == "parquet" and out is None:
+        raise ConfigError("--format parquet: a file that cannot be printed: name it with --out")
     written = format in ("latex", "markdown")
     runs = [] if written or table == "scores" else runs_of(directories)
     which = table or ("rounds" if runs else "scores")
     if written and which != "scores":
         raise ConfigError(f"--table {which} --format {format}: only scores are a table for papers: take csv")
-    if format == "parquet" and out is None:
-        raise ConfigError("--format parquet: a file that cannot be printed: name it with --out")
     if which == "scores":
         if format == "parquet":
             raise ConfigError(

@@ -182,7 +182,7 @@ def summarise(experiment: Experiment, result: Result, directory: Path) -> dict[s
     cost = cost_to(rows, experiment.target)
     return {
         "directory": str(directory),
-        "method": repr(experiment.algorithm()),
+        "method": repr(experiment.make_method()),
         "rounds": len(rows),
         "loss": last["loss"],
         "accuracy": last["accuracy"],
