@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from fedkeel.cli import options as opt
+from fedkeel.cli.advise_document import advice_document
 from fedkeel.cli.advise_page import as_json_value, print_page
 from fedkeel.cli.advise_values import AdvicePage, MeasuredStability
 from fedkeel.cli.constants import measure
@@ -19,12 +20,14 @@ from fedkeel.common.errors import ConfigError
 from fedkeel.common.jsonfiles import parse_object, unsealed
 from fedkeel.experiments import RESULT_FILE
 from fedkeel.experiments.experiment import Experiment
+from fedkeel.report.page.rendering import write_page
 from fedkeel.studies.measured import grouped
+from fedkeel.theory.advice import AdviceInputs
+from fedkeel.theory.beyond_smoothness import Steps
 
 if TYPE_CHECKING:
     from fedkeel.core.work import Work
     from fedkeel.studies.constants import Findings
-    from fedkeel.theory.advice import AdviceInputs
 
 _EXAMPLES = """[bold]Examples[/]
 
@@ -107,9 +110,6 @@ def advise(
 
 
 def _write(page: AdvicePage, path: Path) -> None:
-    from fedkeel.cli.advise_document import advice_document  # noqa: PLC0415
-    from fedkeel.report.page.rendering import write_page  # noqa: PLC0415
-
     write_page(advice_document(page), path)
 
 
@@ -180,9 +180,6 @@ def _inputs(
     experiment: Experiment, found: Findings, *, epsilon: float | None, beta: float | None, alpha: float
 ) -> AdviceInputs:
     """Put the run and its constants together; what a calculator refuses is an error of the settings."""
-    from fedkeel.theory.advice import AdviceInputs  # noqa: PLC0415
-    from fedkeel.theory.beyond_smoothness import Steps  # noqa: PLC0415
-
     own = _parameters(experiment, found.cohort / found.clients)
     server, relaxation = own.server_rate, own.relaxation
     chosen = relaxation if beta is None else beta
@@ -248,8 +245,8 @@ class _MethodParameters(NamedTuple):
 
 def _parameters(experiment: Experiment, share: float) -> _MethodParameters:
     """Return the parameters of the first stage; FedSAGD's are its defaults where the method is another."""
-    from fedkeel.methods import SCAFFOLD, Adaptive, FedAvg, FedSAGD, Relaxed  # noqa: PLC0415
-    from fedkeel.methods.stages import as_stages  # noqa: PLC0415
+    from fedkeel.methods import SCAFFOLD, Adaptive, FedAvg, FedSAGD, Relaxed  # noqa: PLC0415  loads PyTorch
+    from fedkeel.methods.stages import as_stages  # noqa: PLC0415  loads PyTorch
 
     method = as_stages(experiment.make_method()).fixed(experiment.rounds).parts[0].method
     beta = None

@@ -16,6 +16,7 @@ from fedkeel.cli import options as opt
 from fedkeel.common.errors import ConfigError
 from fedkeel.common.progress import console, plain_table
 from fedkeel.common.references import cited
+from fedkeel.experiments.expression import parse_method
 
 TABLE = Path(__file__).with_name("methods.json")
 _METHODS = "[bold]Examples[/]\n\nfedkeel methods\n\nfedkeel methods --json"
@@ -72,8 +73,7 @@ def explain(
     as_json: opt.Json = False,
 ) -> None:
     """Print a method as equations, read off its code, with what it sends, keeps and costs."""
-    from fedkeel.experiments.expression import parse_method  # noqa: PLC0415
-    from fedkeel.explain import explain as explained  # noqa: PLC0415  heavy
+    from fedkeel.explain import explain as explained  # noqa: PLC0415  loads PyTorch
 
     if (name is None) == (method is None):
         raise ConfigError(
@@ -88,8 +88,8 @@ def explain(
 
 def method_table() -> str:
     """Return the table of all methods as JSON, read off their code."""
-    from fedkeel.explain import explain_method  # noqa: PLC0415  heavy
-    from fedkeel.methods import METHODS  # noqa: PLC0415
+    from fedkeel.explain import explain_method  # noqa: PLC0415  loads PyTorch
+    from fedkeel.methods import METHODS  # noqa: PLC0415  loads PyTorch
 
     table = [
         {

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, ge
 import typer
 
 from fedkeel.common.errors import ConfigError, FedkeelError
+from fedkeel.experiments.expression import parse_method, parse_split
 
 if TYPE_CHECKING:
     from fedkeel.experiments.experiment import Experiment
@@ -226,8 +227,6 @@ def split_values(text: str) -> list[str]:
 
 def _what_instead(text: str) -> str:
     """Return how to give what stands where the file belongs: a method, a split, a setting."""
-    from fedkeel.experiments.expression import parse_method, parse_split  # noqa: PLC0415  heavy
-
     for option, parse in (("--method", parse_method), ("--split", parse_split)):
         with suppress(FedkeelError):
             parse(text)

@@ -15,6 +15,7 @@ from fedkeel.cli import options as opt
 from fedkeel.common.progress import as_lines, console, shown_time
 from fedkeel.papers.recipes import all_recipes, find_recipe
 from fedkeel.papers.recipes.recipe import CPU, PAPER, PRINTED, SMOKE
+from fedkeel.papers.reproduce.estimate import needs
 
 if TYPE_CHECKING:
     from fedkeel.papers.recipes.recipe import Recipe
@@ -92,9 +93,9 @@ def show(
     if as_json:
         print(json.dumps(_facts(recipe, whole=True), ensure_ascii=False, indent=2))
         return
-    from fedkeel.papers.reproduce.judging import judge_in_paper  # noqa: PLC0415  heavy
-    from fedkeel.papers.reproduce.page import reading_note  # noqa: PLC0415
-    from fedkeel.papers.reproduce.similarity import why_decisive  # noqa: PLC0415
+    from fedkeel.papers.reproduce.judging import judge_in_paper  # noqa: PLC0415  loads PyTorch
+    from fedkeel.papers.reproduce.page import reading_note  # noqa: PLC0415  loads PyTorch
+    from fedkeel.papers.reproduce.similarity import why_decisive  # noqa: PLC0415  loads PyTorch
 
     other = "".join(f"; also: --reading {one}" for one in recipe.readings if one != recipe.reading)
     lines = [f"{recipe.name}: {recipe.title}"]
@@ -124,11 +125,11 @@ def show(
 
 def _similarity(recipe: Recipe, scale: str) -> list[str]:
     """Return how like the paper's experiment a scale is."""
-    from fedkeel.papers.reproduce.outcome import (  # noqa: PLC0415  heavy
+    from fedkeel.papers.reproduce.outcome import (  # noqa: PLC0415  loads PyTorch
         SIMILARITY_HEADINGS,
         similarity_rows,
     )
-    from fedkeel.papers.reproduce.similarity import compare_all  # noqa: PLC0415
+    from fedkeel.papers.reproduce.similarity import compare_all  # noqa: PLC0415  loads PyTorch
 
     rows = similarity_rows(compare_all(recipe, recipe.scale(scale)))
     if not rows:
@@ -141,8 +142,6 @@ def _similarity(recipe: Recipe, scale: str) -> list[str]:
 
 
 def _needs(recipe: Recipe, scale_name: str) -> dict[str, Any]:
-    from fedkeel.papers.reproduce.estimate import needs  # noqa: PLC0415
-
     return needs(recipe, scale_name)._asdict()
 
 
@@ -168,7 +167,7 @@ def _facts(recipe: Recipe, *, whole: bool = False) -> dict[str, Any]:
         },
     }
     if whole:
-        from fedkeel.papers.reproduce.similarity import compare_all, decisive  # noqa: PLC0415  heavy
+        from fedkeel.papers.reproduce.similarity import compare_all, decisive  # noqa: PLC0415  loads PyTorch
 
         facts["decided_by"] = {claim.text: list(decisive(claim, recipe)) for claim in recipe.claims}
         facts["similarity"] = {

@@ -10,6 +10,7 @@ import typer
 
 from fedkeel.cli.paths import refuse_directory
 from fedkeel.common.errors import ConfigError, StorageError
+from fedkeel.common.files import storage_errors, write_durably
 from fedkeel.common.progress import console
 
 if TYPE_CHECKING:
@@ -60,8 +61,8 @@ def report(
     ] = None,
 ) -> None:
     """Write the page of runs, comparisons, sweeps, studies or recipes: one file that needs no network."""
-    from fedkeel.directories.pages import document_of  # noqa: PLC0415  heavy
-    from fedkeel.report.page.rendering import write_page  # noqa: PLC0415
+    from fedkeel.directories.pages import document_of  # noqa: PLC0415  pydantic takes its time
+    from fedkeel.report.page.rendering import write_page  # noqa: PLC0415  pydantic takes its time
 
     refuse_directory(out, "--out")
     alone = directories[0] / "page.html" if len(directories) == 1 else Path("report.html")
@@ -87,9 +88,8 @@ def export(
     ] = None,
 ) -> None:
     """Write the numbers of runs for other programs: CSV, Parquet, or tables in LaTeX and Markdown."""
-    from fedkeel.common.files import storage_errors, write_durably  # noqa: PLC0415
-    from fedkeel.directories.pages import document_of, runs_of  # noqa: PLC0415  heavy
-    from fedkeel.report import export as write  # noqa: PLC0415
+    from fedkeel.directories.pages import document_of, runs_of  # noqa: PLC0415  pydantic takes its time
+    from fedkeel.report import export as write  # noqa: PLC0415  pydantic takes its time
 
     if format is None:
         format = "csv" if out is None else _FORMATS.get(out.suffix, "csv")

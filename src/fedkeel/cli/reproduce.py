@@ -14,6 +14,7 @@ from fedkeel.common.errors import ConfigError
 from fedkeel.common.progress import as_lines, console, shown_time
 from fedkeel.experiments.placement import Placement
 from fedkeel.papers.recipes.recipe import PRINTED
+from fedkeel.papers.reproduce.estimate import job_seconds, needs, plan_seconds
 from fedkeel.papers.reproduce.study import RecipeStudy
 
 if TYPE_CHECKING:
@@ -76,9 +77,8 @@ def reproduce(
 
 
 def _print_dry_run(study: RecipeStudy, plan: RecipePlan, workers: int, *, as_json: bool) -> None:
-    from fedkeel.papers.reproduce.carrying_out import there  # noqa: PLC0415  heavy
-    from fedkeel.papers.reproduce.estimate import job_seconds, needs, plan_seconds  # noqa: PLC0415
-    from fedkeel.papers.reproduce.outcome import (  # noqa: PLC0415
+    from fedkeel.papers.reproduce.carrying_out import there  # noqa: PLC0415  loads PyTorch
+    from fedkeel.papers.reproduce.outcome import (  # noqa: PLC0415  loads PyTorch
         SIMILARITY_HEADINGS,
         similarity_of,
         similarity_rows,

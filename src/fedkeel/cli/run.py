@@ -16,6 +16,11 @@ from fedkeel.common.errors import ClientFailed, ConfigError, Diverged, FedkeelEr
 from fedkeel.common.progress import RunProgress, console, shown_time
 from fedkeel.directories.kinds import KeptStudy, kept_study
 from fedkeel.experiments.experiment import Experiment
+from fedkeel.experiments.expression import spell_method
+from fedkeel.report.tables import best_round, cost_to, shown_best
+from fedkeel.report.target_costs import shown_bytes
+from fedkeel.running.run_directory import read_manifest, read_rows
+from fedkeel.settings.options import FaultOptions
 
 if TYPE_CHECKING:
     from fedkeel.running.result import Result
@@ -83,7 +88,6 @@ def resume(
         _go_on(study, rounds, columns, changes, as_json=as_json)
         return
     paths.refuse_columns(directory, columns)
-    from fedkeel.running.run_directory import read_manifest, read_rows  # noqa: PLC0415
 
     manifest, experiment = read_manifest(directory), Experiment.load(directory)
     rounds = rounds or max(experiment.rounds, manifest["rounds"], len(read_rows(directory)))
@@ -95,7 +99,7 @@ def _go_on(
     kept: KeptStudy, rounds: int | None, columns: str | None, settings: list[str] | None, *, as_json: bool
 ) -> None:
     """Go on with a study of several runs."""
-    from fedkeel.cli.studies import go_on  # noqa: PLC0415  heavy
+    from fedkeel.cli.studies import go_on  # noqa: PLC0415  most runs are no studies
 
     if settings:
         raise ConfigError(f"--set {settings[0]}: {kept.directory} is a {kept.kind}; --set is for single runs")
@@ -106,8 +110,6 @@ def _go_on(
 
 def _of_faults(settings: list[str]) -> list[str]:
     """Refuse settings that would make a run that goes on another one."""
-    from fedkeel.settings.options import FaultOptions  # noqa: PLC0415
-
     for setting in settings:
         key = setting.partition("=")[0].strip()
         if key not in FaultOptions.model_fields:
@@ -119,9 +121,6 @@ def _of_faults(settings: list[str]) -> list[str]:
 
 
 def _train(experiment: Experiment, directory: Path, *, resuming: bool, as_json: bool) -> None:
-    from fedkeel.experiments.expression import spell_method  # noqa: PLC0415
-    from fedkeel.running.run_directory import read_rows  # noqa: PLC0415
-
     name = f"{spell_method(experiment.method)}, seed {experiment.seed}"
     command = f"fedkeel resume {shlex.quote(str(directory))}{f' --rounds {experiment.rounds}' * resuming}"
     before = len(read_rows(directory)) if resuming else 0
@@ -175,8 +174,6 @@ def _without_python(problem: ConfigError) -> ConfigError:
 
 def summarise(experiment: Experiment, result: Result, directory: Path) -> dict[str, Any]:
     """Return what a run came to, for people and programs."""
-    from fedkeel.report.tables import best_round, cost_to  # noqa: PLC0415
-
     rows = result.history
     last = rows[-1]
     cost = cost_to(rows, experiment.target)
@@ -202,9 +199,6 @@ def summarise(experiment: Experiment, result: Result, directory: Path) -> dict[s
 
 
 def _print(name: str, found: dict[str, Any]) -> None:
-    from fedkeel.report.tables import shown_best  # noqa: PLC0415
-    from fedkeel.report.target_costs import shown_bytes  # noqa: PLC0415
-
     sent = shown_bytes(found["bytes_down"] + found["bytes_up"])
     parts = [f"accuracy {_percent(found['accuracy'])}"] if found["loss"] is not None else []
     parts += [f"{key} {_percent(value)}" for key, value in found["accuracies"].items()]

@@ -19,6 +19,7 @@ from fedkeel.common import tomlfile
 from fedkeel.common.errors import StorageError
 from fedkeel.common.progress import console, plain_table
 from fedkeel.directories.kinds import KeptStudy, kept_study
+from fedkeel.report.tables import curve
 from fedkeel.running.run_directory import read_manifest, read_rows
 
 _EXAMPLES = """[bold]Examples[/]
@@ -154,8 +155,6 @@ def run_line(path: Path) -> dict[str, Any]:
 
 def described(path: Path, manifest: Mapping[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what the list says of a run with this manifest and these rows."""
-    from fedkeel.report.tables import curve  # noqa: PLC0415
-
     points = curve(rows)
     return {
         "directory": str(path),

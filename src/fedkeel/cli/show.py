@@ -19,7 +19,9 @@ from fedkeel.common.errors import StorageError
 from fedkeel.common.progress import console, shown_time
 from fedkeel.directories.kinds import KeptStudy, kept_study
 from fedkeel.experiments import PAGE_FILE
-from fedkeel.report.tables import UNFINISHED
+from fedkeel.report.tables import UNFINISHED, best_round, curve, shown_best
+from fedkeel.report.target_costs import shown_bytes
+from fedkeel.report.terminal import print_document
 from fedkeel.running.run_directory import check_end, read_manifest, read_rows, read_timings
 
 _EXAMPLES = "[bold]Examples[/]\n\n"
@@ -69,9 +71,6 @@ def _whole(directory: Path) -> dict[str, Any]:
 
 
 def _show_run(directory: Path, found: Mapping[str, Any]) -> None:
-    from fedkeel.report.tables import best_round, curve, shown_best  # noqa: PLC0415
-    from fedkeel.report.target_costs import shown_bytes  # noqa: PLC0415
-
     rows, manifest = found["rows"], found["manifest"]
     facts = [
         ("method", found["method"]),
@@ -138,8 +137,7 @@ def _spark(values: list[float]) -> str:
 
 def _show_study(kept: KeptStudy, columns: str | None, *, as_json: bool) -> None:
     """Print what a study came to, or what its runs say so far."""
-    from fedkeel.directories.pages import study_document  # noqa: PLC0415  heavy
-    from fedkeel.report.terminal import print_document  # noqa: PLC0415
+    from fedkeel.directories.pages import study_document  # noqa: PLC0415  pydantic takes its time
 
     document = study_document(kept, columns)
     quoted = shlex.quote(str(kept.directory))
