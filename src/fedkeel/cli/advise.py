@@ -16,11 +16,13 @@ from fedkeel.cli.advise_page import as_json_value, print_page
 from fedkeel.cli.advise_values import AdvicePage, MeasuredStability
 from fedkeel.cli.constants import measure
 from fedkeel.cli.paths import refuse_directory, why_unreadable
+from fedkeel.cli.studies import takes_settings
 from fedkeel.common.errors import ConfigError
 from fedkeel.common.jsonfiles import parse_object, unsealed
 from fedkeel.experiments import RESULT_FILE
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.report.page.rendering import write_page
+from fedkeel.studies.constants_study import ConstantsStudy
 from fedkeel.studies.measured import grouped
 from fedkeel.theory.advice import AdviceInputs
 from fedkeel.theory.beyond_smoothness import Steps
@@ -41,6 +43,7 @@ fedkeel advise --method fedavg --page advice.html
 
 fedkeel advise experiment.toml --stability runs/stability --json > advice.json"""
 _ASKED = "What is asked"
+_PILOT = ("pilot_rounds", "pilot_points", "pilot_clients", "pilot_samples")
 _STUDY = "stability study"
 _GIVE_STUDY = "give the directory of a finished `fedkeel study stability`"
 
@@ -51,6 +54,7 @@ def register(app: typer.Typer) -> None:
 
 
 @opt.takes_experiment(leave_out=("track",))
+@takes_settings(ConstantsStudy, *_PILOT, panel=opt.PILOT)
 def advise(
     experiment: Experiment,
     epsilon: Annotated[
@@ -72,15 +76,12 @@ def advise(
             rich_help_panel=_ASKED,
         ),
     ] = None,
-    pilot_rounds: opt.PilotRounds = 30,
-    pilot_points: opt.PilotPoints = 6,
-    pilot_clients: opt.PilotClients = 20,
-    pilot_samples: opt.PilotSamples = 256,
     out: opt.PilotOut = None,
     page_file: Annotated[
         Path | None, typer.Option("--page", metavar="FILE", help="Also write it as a page, as advice.html.")
     ] = None,
     as_json: opt.Json = False,
+    **pilot: int,
 ) -> None:
     """Report what theory says about a run: constants, safe rates, rounds to a target, conditions, caveats.
 
@@ -90,12 +91,7 @@ def advise(
     _check(epsilon, beta, alpha)
     refuse_directory(page_file)
     measured = read_stability(stability)
-    effort = {
-        "rounds": pilot_rounds,
-        "points": pilot_points,
-        "clients": pilot_clients,
-        "samples": pilot_samples,
-    }
+    effort = {name.removeprefix("pilot_"): value for name, value in pilot.items()}
     found = measure(experiment, effort, out)
     asked = _inputs(experiment, found, epsilon=epsilon, beta=beta, alpha=alpha)
     page = AdvicePage.of(experiment, found, asked, measured)

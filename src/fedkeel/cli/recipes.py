@@ -12,10 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 from fedkeel.cli import options as opt
+from fedkeel.cli.studies import takes_settings
 from fedkeel.common.progress import as_lines, console, shown_time
 from fedkeel.papers.recipes import all_recipes, find_recipe
-from fedkeel.papers.recipes.recipe import CPU, PAPER, PRINTED, SMOKE
+from fedkeel.papers.recipes.recipe import CPU, PAPER, SMOKE
 from fedkeel.papers.reproduce.estimate import needs
+from fedkeel.papers.reproduce.study import RecipeStudy
 
 if TYPE_CHECKING:
     from fedkeel.papers.recipes.recipe import Recipe
@@ -82,14 +84,14 @@ def recipes(context: typer.Context, as_json: opt.Json = False) -> None:
     )
 
 
+@takes_settings(RecipeStudy, "reading", "scale")
 def show(
     name: Annotated[str, typer.Argument(help="Recipe, as fedsagd/table2.")],
-    reading: opt.Reading = PRINTED,
-    scale: opt.Scale = "cpu",
     as_json: opt.Json = False,
+    **asked: str,
 ) -> None:
     """Show one recipe: settings, the paper's table, claims, assumptions, scales, similarity numbers."""
-    recipe = find_recipe(name).read(reading)
+    recipe = find_recipe(name).read(asked["reading"])
     if as_json:
         print(json.dumps(_facts(recipe, whole=True), ensure_ascii=False, indent=2))
         return
@@ -119,7 +121,7 @@ def show(
         missing = "".join(f"; missing: {what}" for what in found["missing"])
         needed = f"{_shown_needs(found)}, {one.seeds} seeds{missing}"
         lines.append(f"- {scale_name}: {needed}: {one.note}")
-    lines += ["", *_similarity(recipe, scale)]
+    lines += ["", *_similarity(recipe, asked["scale"])]
     console().print("\n".join(lines), markup=False, soft_wrap=True)
 
 

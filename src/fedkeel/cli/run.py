@@ -11,6 +11,7 @@ import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
+from fedkeel.cli.studies import go_on, option_of
 from fedkeel.common.columns import shown_events
 from fedkeel.common.errors import ClientFailed, ConfigError, Diverged, FedkeelError, Stopped, StorageError
 from fedkeel.common.progress import RunProgress, console, shown_time
@@ -21,6 +22,7 @@ from fedkeel.report.tables import best_round, cost_to, shown_best
 from fedkeel.report.target_costs import shown_bytes
 from fedkeel.running.run_directory import read_manifest, read_rows
 from fedkeel.settings.options import FaultOptions
+from fedkeel.studies.comparison import Comparison
 
 if TYPE_CHECKING:
     from fedkeel.running.result import Result
@@ -71,7 +73,7 @@ def run(experiment: Experiment, out: opt.Out = None, as_json: opt.Json = False) 
 def resume(
     directory: opt.Directory,
     rounds: Annotated[int | None, typer.Option(min=1, help="Go on to this many rounds in all.")] = None,
-    columns: opt.TableColumns = None,
+    columns: Annotated[str | None, option_of(Comparison, "columns")] = None,
     changes: Annotated[
         list[str] | None,
         typer.Option(
@@ -99,8 +101,6 @@ def _go_on(
     kept: KeptStudy, rounds: int | None, columns: str | None, settings: list[str] | None, *, as_json: bool
 ) -> None:
     """Go on with a study of several runs."""
-    from fedkeel.cli.studies import go_on  # noqa: PLC0415  most runs are no studies
-
     if settings:
         raise ConfigError(f"--set {settings[0]}: {kept.directory} is a {kept.kind}; --set is for single runs")
     if kept.plan is None:

@@ -14,6 +14,7 @@ from fedkeel.cli import options as opt
 from fedkeel.cli import paths
 from fedkeel.cli.clients import show_clients
 from fedkeel.cli.runs import described
+from fedkeel.cli.studies import option_of
 from fedkeel.common.columns import shown_events
 from fedkeel.common.errors import StorageError
 from fedkeel.common.progress import console, shown_time
@@ -23,6 +24,7 @@ from fedkeel.report.tables import UNFINISHED, best_round, curve, shown_best
 from fedkeel.report.target_costs import shown_bytes
 from fedkeel.report.terminal import print_document
 from fedkeel.running.run_directory import check_end, read_manifest, read_rows, read_timings
+from fedkeel.studies.comparison import Comparison
 
 _EXAMPLES = "[bold]Examples[/]\n\n"
 _SHOW = (
@@ -43,7 +45,7 @@ def show(
     per_client: Annotated[
         bool, typer.Option("--per-client", help="How its model does client by client.")
     ] = False,
-    columns: opt.TableColumns = None,
+    columns: Annotated[str | None, option_of(Comparison, "columns")] = None,
     as_json: opt.Json = False,
 ) -> None:
     """Show a run: its settings, its curve, what it cost; of a comparison or sweep its table and verdict."""
