@@ -99,7 +99,8 @@ def _study_line(kept: KeptStudy, lines: dict[Path, dict[str, Any]]) -> dict[str,
         found["methods"] = list(study.methods)
     if study.has_experiment and not readable:  # its runs keep no rows: what is known is in its plan
         found["methods"] = found["methods"] or [asked.method]
-        found |= {"data": asked.data.name, "seeds": list(study.all_seeds), "rounds_planned": asked.rounds}
+        found |= {"data": asked.data.name, "seeds": list(study.all_seeds)}
+        found["rounds_planned"] = None if "rounds" in study.without else asked.rounds
     if all(hasattr(run, "finished") for run in runs.values()):
         done = sum(_is_done(run, lines) for run in runs.values())
     else:  # the trials of a search: how they ended is written when all have

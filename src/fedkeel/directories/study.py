@@ -42,17 +42,6 @@ __all__ = [
 ExperimentLike = Experiment | str | Path | Mapping[str, Any] | None
 
 
-# the arguments that all functions have beside the settings of their kind
-_SHARED: dict[str, Any] = {
-    "experiment": None,
-    "run_dir": None,
-    "parallel": 1,
-    "on": None,
-    "address": None,
-    "progress": None,
-}
-
-
 class StudyFunction:
     """Makes a kind of study: called with its settings, it returns a `StudyResult`.
 
@@ -74,45 +63,53 @@ class StudyFunction:
     @property
     def __signature__(self) -> inspect.Signature:
         study = study_class(self._kind)
-        fields = {name: study.model_fields[name] for name in asked_settings(study)}
-        placed = [name for name, field in fields.items() if field.is_required() or name == "methods"]
-        defaults = {name: field.get_default() for name, field in fields.items() if not field.is_required()}
-        defaults = {**_SHARED, **defaults}
-        parameters = [
-            inspect.Parameter(
+        shared = inspect.signature(type(self).__call__).parameters.values()
+        found = {one.name: one for one in shared if one.kind is one.KEYWORD_ONLY}
+        for name in asked_settings(study):
+            field = study.model_fields[name]
+            needed = field.is_required()
+            found[name] = inspect.Parameter(
                 name,
-                inspect.Parameter.POSITIONAL_OR_KEYWORD if name in placed else inspect.Parameter.KEYWORD_ONLY,
-                default=defaults.get(name, inspect.Parameter.empty),
+                inspect.Parameter.POSITIONAL_OR_KEYWORD
+                if needed or name == "methods"
+                else inspect.Parameter.KEYWORD_ONLY,
+                default=inspect.Parameter.empty if needed else field.get_default(),
             )
-            for name in (*placed, *(name for name in {**fields, **_SHARED} if name not in placed))
-        ]
-        return inspect.Signature(parameters, return_annotation=StudyResult)
+        ordered = sorted(found.values(), key=lambda one: one.kind)
+        return inspect.Signature(ordered, return_annotation=StudyResult)
 
-    def __call__(self, *placed: Any, **given: Any) -> StudyResult:
-        """Make the study; see its signature."""
+    def __call__(
+        self,
+        *placed: Any,
+        experiment: ExperimentLike = None,
+        run_dir: str | Path | None = None,
+        parallel: int = 1,
+        on: Literal["ray"] | None = None,
+        address: str | None = None,
+        progress: bool | None = None,
+        **settings: Any,
+    ) -> StudyResult:
+        """Make the study; which settings there are is in its signature."""
         study, known = study_class(self._kind), self.__signature__.parameters
-        by_place = [name for name, one in known.items() if one.kind is one.POSITIONAL_OR_KEYWORD]
-        keywords = [name for name in known if name not in by_place]
-        if len(placed) > len(by_place):
-            more = f"{placed[len(by_place)]!r}: give it by keyword, as one of {'=…, '.join(keywords)}=…"
-            raise ConfigError(f"{self.__name__}: {more}")
-        for name in given:
+        for name in settings:
             if name not in known:
                 raise ConfigError(f"{self.__name__} has no argument {name!r}; known: {', '.join(known)}")
         try:
-            asked = self.__signature__.bind(*placed, **given).arguments
+            settings = self.__signature__.bind(*placed, **settings).arguments
         except TypeError as problem:
-            raise TypeError(f"{self.__name__}: {problem}") from None
-        how = {**_SHARED, **{name: asked[name] for name in _SHARED if name in asked}}
-        own = {name: value for name, value in asked.items() if name in asked_settings(study)}
-        if how["on"] not in (None, "ray"):
-            raise ConfigError(f"on = {how['on']!r}: give 'ray', or None to make the runs on this machine")
-        experiment = experiment_of(how["experiment"])
-        if how["address"] is not None:
-            experiment = experiment.with_settings([f"address={json.dumps(how['address'])}"])
-        placement, experiment = Placement.of(how["parallel"], how["on"], experiment)
-        out = None if how["run_dir"] is None else Path(how["run_dir"])
-        return _played(study.of(experiment, **own), out, placement, how["progress"], shown_in=out or Path())
+            by_place = ", ".join(name for name, one in known.items() if one.kind is not one.KEYWORD_ONLY)
+            how = f"{by_place or 'nothing'} by place, all else by keyword, as experiment=…"
+            raise TypeError(f"{self.__name__}: {problem}: give {how}") from None
+        if on not in (None, "ray"):
+            raise ConfigError(f"on = {on!r}: give 'ray', or None to make the runs on this machine")
+        asked = experiment_of(experiment)
+        if address is not None:
+            asked = asked.with_settings([f"address={json.dumps(address)}"])
+        if study.own_workers:
+            settings["parallel"] = parallel
+        placement, asked = Placement.of(parallel, on, asked)
+        out = None if run_dir is None else Path(run_dir)
+        return _played(study.of(asked, **settings), out, placement, progress, shown_in=out or Path())
 
 
 def _played(
