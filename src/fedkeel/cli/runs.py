@@ -16,7 +16,7 @@ import typer
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
 from fedkeel.common import tomlfile
-from fedkeel.common.errors import StorageError
+from fedkeel.common.errors import FedkeelError, StorageError
 from fedkeel.common.progress import console, plain_table
 from fedkeel.directories.kinds import KeptStudy, kept_study
 from fedkeel.report.tables import curve
@@ -69,7 +69,7 @@ def _with_studies(lines: list[dict[str, Any]], root: Path) -> list[dict[str, Any
                 continue
             own = {path: line for path, line in left.items() if path.is_relative_to(directory)}
             found.append(_study_line(kept, own))
-        except StorageError as problem:
+        except FedkeelError as problem:
             found.append({"directory": str(directory), "kind": "study", "state": f"unreadable: {problem}"})
         else:
             left = {path: line for path, line in left.items() if path not in own}
