@@ -186,9 +186,12 @@ def findings(all_parts: list[Part]) -> dict[str, str]:
         source = f"[{recipe}](results/{folder.name}/README.md): {_setting(first)}"
         source += f"; {_settings_of_ours(first).lower()}" if ours else ""
         found = {reading: {c.claim.text: c for c in one.claims} for reading, one in outcomes.items()}
+        choices = {reading: _choices(one) for reading, one in outcomes.items()}
         for text in dict.fromkeys(text for claims in found.values() for text in claims):
-            printed = _verdict(found.get(PRINTED, {}).get(text))
-            authors = _verdict(found.get(AUTHORS, {}).get(text))
+            printed, authors = (
+                _verdict(found.get(reading, {}).get(text), choices.get(reading, ""))
+                for reading in (PRINTED, AUTHORS)
+            )
             if authors == _NOT_RUN and first.plan.recipe.authors is None:
                 authors = "no such reading"
             cells = [text, source, printed] if ours else [text, source, printed, authors]
@@ -205,14 +208,22 @@ def findings(all_parts: list[Part]) -> dict[str, str]:
 
 
 _NOT_RUN = "not run"
+_NOT_COMPARABLE = "not comparable here"
 _PAPERS = ("fedinit", "rethinking", "fedsagd", "beyond-smoothness", "ours")
 
 
-def _verdict(judged: JudgedClaim | None) -> str:
+def _verdict(judged: JudgedClaim | None, choices: str) -> str:
     if judged is None or judged.finding == _NOT_RUN:
         return _NOT_RUN
     why = re.sub(r"; in the paper's numbers: .*", "", judged.why)
-    return f"**{judged.finding}**: {why}"
+    return f"**{judged.finding}**{'' if judged.finding == _NOT_COMPARABLE else choices}: {why}"
+
+
+def _choices(outcome: Outcome) -> str:
+    """Return the values of ours on which the verdicts of a paper's recipe may hang."""
+    choices = [getattr(one, "choice", "") for one in outcome.plan.recipe.assumptions]
+    told = "; ".join(filter(None, choices))
+    return f" ({told})" if told and not _is_ours(outcome.plan.recipe.name) else ""
 
 
 def _setting(outcome: Outcome) -> str:

@@ -83,6 +83,9 @@ def test_what_is_known_to_be_a_mean_over_samples() -> None:
         functional.mse_loss,
         partial(cross_entropy, label_smoothing=0.1),
         nn.CrossEntropyLoss(),
+        nn.CrossEntropyLoss(ignore_index=0),  # a batch weighs what of its targets is no padding
+        partial(cross_entropy, ignore_index=0),
+        partial(fk.accuracy, ignore_index=0),
         nn.BCEWithLogitsLoss(pos_weight=weight),
         nn.KLDivLoss(reduction="batchmean"),
         fk.mean_over_samples(lambda output, target: (output - target).abs().mean()),
@@ -91,10 +94,8 @@ def test_what_is_known_to_be_a_mean_over_samples() -> None:
         fk.metrics.r2,
         lambda output, target: cross_entropy(2 * output, target),
         partial(cross_entropy, weight=weight),
-        partial(cross_entropy, ignore_index=0),
         partial(cross_entropy, reduction="sum"),
         nn.CrossEntropyLoss(weight=weight),
-        nn.CrossEntropyLoss(ignore_index=0),
         nn.MSELoss(reduction="sum"),
         Largest(),
     ]

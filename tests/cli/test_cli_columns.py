@@ -81,8 +81,8 @@ def test_other_columns_are_shown_of_the_same_runs_and_kept_by_resume(fedkeel: Ca
 
 def test_the_command_of_a_comparison_and_of_a_sweep_has_its_rules() -> None:
     base = Experiment().with_settings(["rounds=60", 'probes=["drift"]'])
-    rules = {"measure": "mean:0.5:1 of drift (min)", "columns": "accuracy,top"}
-    told = "--measure 'mean:0.5:1 of drift (min)' --columns=accuracy,top --set rounds=60"
+    rules = {"measure": "mean:0.5:1 of drift (min)", "columns": "score,top"}
+    told = "--measure 'mean:0.5:1 of drift (min)' --columns=score,top --set rounds=60"
     assert told in Comparison.of(base, methods=["fedavg"], seeds=2, **rules).line()
     sweep = Sweep.of(base, over="method=FedInit(beta={})", values=["-0.1", "0"], seeds=2, **rules)
     assert sweep.line().startswith("fedkeel sweep --over 'method=FedInit(beta={})' --values=-0.1,0 --seeds 2")
@@ -101,7 +101,7 @@ def test_a_comparison_by_a_probe_still_counts_rounds_to_an_accuracy(fedkeel: Cal
 
 
 def test_a_sweep_by_a_measure_of_any_column(fedkeel: Callable) -> None:
-    rules = ("--probe", "drift", "--measure", "last:2 of drift (min)", "--columns", "accuracy,final,seconds")
+    rules = ("--probe", "drift", "--measure", "last:2 of drift (min)", "--columns", "score,final,seconds")
     made = fedkeel(*SWEEP, "--seeds", "2", *rules).stdout
     for part in ("mean drift of the last 2", "95 % interval", "above the best (interval)", "final accuracy"):
         assert part in made

@@ -46,12 +46,12 @@ def deployment(**options: Any) -> Deployment:
     return Deployment(lambda: fk.Task(fk.models.mlp), data, **given)
 
 
-def simulation(method: Any, **options: Any) -> fk.Result:
+def simulation(method: Any, work: fk.Work = WORK, **options: Any) -> fk.Result:
     from fedkeel.experiments.expression import parse_method
 
     made = parse_method(method) if isinstance(method, str) else method
     settings = {"rounds": 3, "cohort": 3, "seed": 5, "threads": 1, "engine": "serial", **options}
-    return flat.train(fk.Task(fk.models.mlp), federation(), made, work=WORK, **settings)
+    return flat.train(fk.Task(fk.models.mlp), federation(), made, work=work, **settings)
 
 
 class FakeClock:

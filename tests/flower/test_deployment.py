@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from flower_nodes import (
     federation,
     simulation,
 )
+from variants import SHAPED_WORK
 
 import fedkeel as fk
 from fedkeel.flower import Deployment
@@ -65,6 +67,7 @@ METHODS = (
     "scaffold",
     "feddyn(0.1)",
     "feddyn(0.1, by_size=True)",
+    "feddyn(0.1, last_models=True)",
     "fedinit(0.1)",
     "fedsagd",
     "relaxed(scaffold, beta=0.1)",
@@ -76,6 +79,25 @@ METHODS = (
 @pytest.mark.parametrize("method", METHODS)
 def test_a_deployment_equals_the_simulation_to_the_bit(tmp_path: Path, method: str) -> None:
     assert_same(deploy(tmp_path, method), simulation(method))
+
+
+def test_local_momentum_and_rates_within_a_round_are_those_of_the_simulation(tmp_path: Path) -> None:
+    shaped = {
+        "work.epochs": SHAPED_WORK.epochs,
+        "work.batch_size": SHAPED_WORK.batch_size,
+        "work.lr": SHAPED_WORK.lr,
+        "work.lr_decay": SHAPED_WORK.lr_decay,
+        "work.weight_decay": SHAPED_WORK.weight_decay,
+        "work.momentum": SHAPED_WORK.momentum,
+        "work.nesterov": SHAPED_WORK.nesterov,
+        "work.schedule": "DecayPerEpoch(0.9, 2)",
+        "work.clip": SHAPED_WORK.clip,
+        "work.clip_on": SHAPED_WORK.clip_on,
+    }
+    deployed = deploy(tmp_path, "scaffold", **shaped)
+    assert_same(deployed, simulation("scaffold", SHAPED_WORK))
+    plain = replace(SHAPED_WORK, momentum=0.0, nesterov=False, schedule=None)
+    assert rows(deployed) != rows(simulation("scaffold", plain))
 
 
 def test_weights_by_samples_are_those_that_nodes_announce(tmp_path: Path) -> None:

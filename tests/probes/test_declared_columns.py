@@ -114,14 +114,14 @@ def test_own_columns_are_known_in_a_notebook(tmp_path: Path) -> None:
     means = {line.label: line.score or 0.0 for line in found.table}
     assert found.verdict.winner == min(means, key=lambda label: means[label])
     assert found.target is not None  # of the accuracy, as mine is no score
-    more = found.with_columns("accuracy,final of mine/share")
+    more = found.with_columns("score,final of mine/share")
     assert [line.others["final of mine/share (max)"][0] for line in more.table] == pytest.approx(
         [1 / (1 + mean) for mean in means.values()], rel=0.1
     )
-    assert " %" in more._cells()[0][2]
+    assert " %" in more.document.summary[0].rows[0][2]
     assert "selected by its final mine" in found.chosen.note
-    asked = fk.compare(train, [fk.FedAvg()], seeds=1, columns="accuracy,final of mine/share")
-    assert asked.columns == ("accuracy", "final of mine/share (max)")
+    asked = fk.compare(train, [fk.FedAvg()], seeds=1, columns="score,final of mine/share")
+    assert asked.columns == ("score", "final of mine/share (max)")
     page = document_in(found.save_page(tmp_path / "page.html"))
     assert block(page, "explorer").metrics[0] == "mine"
     assert "on the test set" not in block(page, "scores").note

@@ -55,9 +55,11 @@ class Nodes:
         """Start a node; it ends with the thread that starts it."""
         return self.local.add_node(num_cpus=1, object_store_memory=STORE)
 
-    def unplug(self) -> None:
-        """Lose the oldest node, as when its plug is pulled."""
-        self.local.remove_node(self.workers.pop(0), allow_graceful=False)
+    def unplug(self, node: object | None = None) -> None:
+        """Lose a node, by default the oldest one, as when its plug is pulled."""
+        lost = self.workers[0] if node is None else node
+        self.workers.remove(lost)
+        self.local.remove_node(lost, allow_graceful=False)
 
 
 @pytest.fixture(scope="session")

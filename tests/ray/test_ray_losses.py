@@ -54,13 +54,15 @@ class EndlessOnce:
 
 
 class Unhurried:
-    """Takes its time over a client's samples, so that a round lasts; tells that one has begun."""
+    """Takes its time over a client's samples, so that a round lasts; tells which nodes have begun."""
 
-    def __init__(self, marker: Path, seconds: float) -> None:
-        self.marker, self.seconds = marker, seconds
+    def __init__(self, begun: Path, seconds: float) -> None:
+        self.begun, self.seconds = begun, seconds
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        self.marker.touch()
+        import ray
+
+        (self.begun / ray.get_runtime_context().get_node_id()).touch()
         time.sleep(self.seconds)
         return x
 
@@ -111,18 +113,18 @@ def test_a_worker_that_hangs_is_replaced(nodes, tmp_path, monkeypatch):
 
 @pytest.mark.slow(90)
 def test_nodes_removed_five_times_mid_round_are_invisible(nodes, tmp_path):
-    marker = tmp_path / "begun"
     nodes.workers.append(nodes.add())  # three of them
 
     def unplug() -> None:
-        while not marker.exists():
+        while not (busy := [node for node in nodes.workers if (tmp_path / node.node_id).exists()]):
             time.sleep(0.01)
-        nodes.unplug()
+        nodes.unplug(busy[0])
 
-    with closing(opened(Unhurried(marker, seconds=0.2), nodes.address, rounds=5)) as session:
+    with closing(opened(Unhurried(tmp_path, seconds=0.2), nodes.address, rounds=5)) as session:
         rounds = session.rounds()
         for _ in range(5):
-            marker.unlink(missing_ok=True)
+            for begun in tmp_path.iterdir():
+                begun.unlink()
             killer = threading.Thread(target=unplug)
             killer.start()
             with pytest.warns(UserWarning, match=ENGINE) as told:
@@ -166,10 +168,9 @@ def test_a_client_that_kills_every_worker_is_left_out_where_that_is_asked(nodes,
 
 def test_a_cluster_without_room_ends_the_run_with_what_to_do(nodes, tmp_path, monkeypatch):
     monkeypatch.setattr(dispatch, "EMPTY_SECONDS", 0.5)
-    marker = tmp_path / "begun"
 
     def unplug() -> None:
-        while not marker.exists():
+        while not list(tmp_path.iterdir()):
             time.sleep(0.01)
         while nodes.workers:
             nodes.unplug()
@@ -180,6 +181,6 @@ def test_a_cluster_without_room_ends_the_run_with_what_to_do(nodes, tmp_path, mo
         pytest.warns(UserWarning, match=ENGINE),
         pytest.raises(fk.TooFewClients, match=r"no node of the cluster has had room .*then resume the run"),
     ):
-        play(Unhurried(marker, seconds=0.2), nodes.address, rounds=6)
+        play(Unhurried(tmp_path, seconds=0.2), nodes.address, rounds=6)
     killer.join()
     nodes.workers += [nodes.add(), nodes.add()]

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 import fedkeel as fk
 from fedkeel.cli import app
+from fedkeel.directories.kinds import STUDIES as KINDS
 from fedkeel.engines.ray.cluster import Demand, connect
 from fedkeel.experiments import on_ray
 from fedkeel.experiments.experiment import Experiment
@@ -66,12 +67,18 @@ def test_a_sweep_and_a_search_over_the_cluster_equal_those_made_here(nodes, tmp_
 
 
 STUDIES = {
-    "robustness": "study robustness --method fedavg --reducer median --attack SignFlip(0.34) --seeds 1",
-    "stability": "study stability --method fedavg --method scaffold --held-out 2 --pairs 1 --samples 10",
-    "interaction": "study interaction --method fedavg --every 1 --samples 10 --components 2 --seeds 2",
-    "constants": "study constants --pilot-rounds 2 --pilot-points 2 --pilot-clients 2 --pilot-samples 10",
-    "costs": "costs --method fedavg --counted 2",
+    "robustness study": "study robustness --method fedavg --reducer median --attack SignFlip(0.34) --seeds 1",
+    "stability study": "study stability --method fedavg --method scaffold --held-out 2 --pairs 1 "
+    "--samples 10",
+    "interaction study": "study interaction --method fedavg --every 1 --samples 10 --components 2 --seeds 2",
+    "constants study": "study constants --pilot-rounds 2 --pilot-points 2 --pilot-clients 2 "
+    "--pilot-samples 10",
+    "costs study": "costs --method fedavg --counted 2",
 }
+
+
+def test_every_kind_is_made_on_a_cluster():
+    assert {*STUDIES, "comparison", "sweep", "search", "recipe"} == {*KINDS}, "those have tests of their own"
 
 
 @pytest.mark.parametrize("kind", STUDIES)
@@ -95,9 +102,11 @@ def untimed(value):
 
 
 def test_a_recipe_over_the_cluster(nodes, tmp_path):
-    there = ["--on", "ray", "--address", nodes.address, "--out", str(tmp_path)]
-    told = fedkeel("reproduce", "fedinit/figure1b", "--scale", "smoke", "--seeds", "1", *there)
-    assert "page.html" in told
+    line = ["reproduce", "fedinit/figure1b", "--scale", "smoke", "--seeds", "1", "--json"]
+    cluster = ["--on", "ray", "--address", nodes.address]
+    there = json.loads(fedkeel(*line, *cluster, "--out", str(tmp_path / "there")))
+    here = json.loads(fedkeel(*line, "--parallel", "1", "--out", str(tmp_path / "here")))
+    assert untimed({**there, "text": ""}) == untimed({**here, "text": ""})
 
 
 def test_a_run_whose_worker_dies_goes_on_from_its_checkpoint(nodes, tmp_path):

@@ -8,9 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedkeel.papers.recipes.claims import Between, CellKey, Ordered, Peaks, Similar, better
+from fedkeel.papers.recipes import find_recipe
+from fedkeel.papers.recipes.claims import BetterInPairs, Between, CellKey, Ordered, Peaks, Similar, better
 from fedkeel.papers.recipes.recipe import Column, PaperTable, Recipe, RecipeScale, Setup
 from fedkeel.papers.reproduce.judging import judge, judge_in_paper
+from fedkeel.papers.reproduce.plan import plan
 from fedkeel.papers.reproduce.reading import CellResult, Score, read_rule
 
 ROWS = ("a", "b", "c")
@@ -179,3 +181,83 @@ def test_a_claim_about_all_rows_holds_only_where_all_of_them_were_run():
     assert judged.finding == "not resolved"
     assert judged.why.startswith("holds for 1 of 2 comparisons, the others were not run; a − b, top: +9.8")
     assert found(all_others, cells("top", a=[60, 60, 60], b=[70, 71.5, 72])).finding == "does not hold"
+
+
+def test_a_claim_about_all_columns_holds_only_where_all_of_them_were_run():
+    everywhere = better("a is above b in every column", "a", "b")
+    top = cells("top", a=[80, 81, 82], b=[70, 71.5, 72])
+    rounds = cells("rounds", a=[10, 11, 12], b=[30, 32, 31])
+    assert found(everywhere, top, rounds).finding == "holds"
+    made = recipe(everywhere)
+    judged = judge(everywhere, made, made.scale("cpu"), COLUMNS[:1], top)  # as with --only
+    assert judged.finding == "not resolved"
+    told = "holds for 1 of 2 comparisons, the others were not run; 1 of 2 columns were run; a − b, top: +9.8"
+    assert judged.why.startswith(told)
+    lost = cells("top", a=[60, 60, 60], b=[70, 71.5, 72])  # one column is enough to refute it
+    assert judge(everywhere, made, made.scale("cpu"), COLUMNS[:1], lost).finding == "does not hold"
+
+
+def test_a_peak_in_all_columns_holds_only_where_all_of_them_were_run():
+    claim = Peaks("b is best", ROWS)
+    peak = cells("top", a=[70, 71, 72], b=[80, 81, 82], c=[60, 61, 62])
+    made = recipe(claim)
+    judged = judge(claim, made, made.scale("cpu"), COLUMNS[:1], peak)
+    assert judged.finding == "not resolved"
+    assert "1 of 2 columns were run; " in judged.why
+
+
+def test_every_setting_of_rethinking_s_table_is_asked_for(tmp_path):
+    whole = find_recipe("rethinking/table1")
+    claim = next(one for one in whole.claims if one.text == "FedDyn→FedAvg is above FedAvg in every setting")
+    made = plan(whole, "cpu", tmp_path, only=["Silo IID CIFAR10"])
+    accuracies = {"FedAvg": 49.0, "FedDyn": 50.0, "FedDyn→FedAvg": 51.0}
+    there = {
+        key: CellResult(key, read_rule("final"), None, {seed: Score(one) for seed in range(3)}, 0)
+        for row, one in accuracies.items()
+        for key in [CellKey(row, "Silo IID CIFAR10")]
+    }
+    judged = judge(claim, whole, made.scale, made.columns, there)
+    assert judged.finding == "not resolved"
+    assert "1 of 12 columns were run" in judged.why
+
+
+WITH, WITHOUT = "with", "without"
+
+
+def treated(**scores):
+    """Judge that a and b are better with a treatment; scores by row and column, as a_with."""
+    columns = tuple(Column(heading, "s", "top") for heading in (WITH, WITHOUT))
+    claim = BetterInPairs("", ((WITH, WITHOUT),), ("a", "b"), baselines=((WITH, WITHOUT),))
+    made = recipe(ABOVE).changed(tables=(PaperTable(columns),), claims=(claim,))
+    there = {
+        key: CellResult(key, read_rule("top"), None, dict(enumerate(map(Score, values))), 0)
+        for name, values in scores.items()
+        for key in [CellKey(*name.split("_"))]
+    }
+    return judge(claim, made, made.scale("cpu"), columns, there)
+
+
+GAIN = {"b_with": [80, 81, 82], "b_without": [70, 71, 72.5]}
+
+
+def test_a_treatment_is_not_blamed_where_the_method_diverges_without_it_too():
+    judged = treated(**GAIN, a_with=[None] * 3, a_without=[None, 50, None])
+    assert judged.finding == "not comparable here"
+    assert judged.why == "a diverges without the treatment too (without: 2 of 3 seeds)"
+
+
+def test_a_treatment_that_alone_diverges_or_alone_trains_is_judged():
+    assert treated(**GAIN, a_with=[None] * 3, a_without=[50, 51, 52]).finding == "does not hold"
+    assert treated(**GAIN, a_with=[50, 51, 52], a_without=[None] * 3).finding == "holds"
+
+
+def test_what_another_method_refutes_stays_refuted():
+    lost = {"b_with": [60, 61, 62], "b_without": [70, 71, 72.5]}
+    assert treated(**lost, a_with=[None] * 3, a_without=[None] * 3).finding == "does not hold"
+
+
+def test_the_best_with_a_treatment_is_not_sought_where_it_diverges_without_it():
+    claim = next(one for one in find_recipe("fedinit/table6").claims if "is the best" in one.text)
+    plain = claim.baseline(CellKey("SCAFFOLD", "10%-100 Dir-0.6 +RI"))
+    assert plain == CellKey("SCAFFOLD", "10%-100 Dir-0.6 -")
+    assert claim.baseline(plain) is None

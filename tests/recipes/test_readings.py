@@ -105,6 +105,28 @@ def test_the_authors_reading_keeps_what_is_said_of_the_split_and_the_pictures(na
     assert printed <= authors
 
 
+@pytest.mark.parametrize("recipe", READ, ids=lambda recipe: f"{recipe.name}-{recipe.reading}")
+def test_no_assumption_is_about_methods_alone_that_no_row_runs(recipe: Recipe) -> None:
+    rows = [setup.line(row).method for setup in recipe.setups.values() for row in setup.lines]
+    run = {key.split(".")[0] for row in rows for key in arguments(parse_method(row))}
+    for one in recipe.assumptions:
+        about = {key.split(".")[0] for key in getattr(one, "covers", ())}
+        assert not about or about & run or any(key[0].islower() for key in about), one
+
+
+def test_fedinit_s_figure_of_fedavg_says_nothing_of_other_methods() -> None:
+    for reading in (PRINTED, AUTHORS):
+        assumed = find_recipe("fedinit/figure2a").read(reading).assumptions
+        assert not [one for one in assumed if "FedSAM's ρ" in one or "SCAFFOLD is its option" in one]
+        assert [one for one in find_recipe("fedinit/table6").read(reading).assumptions if "FedSAM's ρ" in one]
+
+
+def test_the_poster_says_what_it_repeats_in_both_readings() -> None:
+    for name in ("poster/table1", "poster/table2"):
+        for reading in (PRINTED, AUTHORS):
+            assert find_recipe(name).read(reading).assumptions[0].startswith("The poster repeats")
+
+
 def test_a_setting_that_nobody_named_would_be_seen() -> None:
     recipe = find_recipe("fedinit/table6")
     less = tuple(one for one in recipe.assumptions if "work.clip" not in getattr(one, "covers", ()))

@@ -124,7 +124,7 @@ def test_rounds_without_a_value_are_left_out() -> None:
 def test_the_tables_have_every_score_and_every_cost_to_the_target() -> None:
     document, trials = made(RUNS), [one.trial for one in RUNS]
     scores, costs = block(document, "scores"), block(document, "costs-to-target")
-    asked = ("accuracy", "top", "smoothed:50", "seconds")
+    asked = ("score", "top", "smoothed:50", "seconds")
     assert scores.rows == tuple(cells(line, asked) for line in summarise(trials, 0.5, columns=asked))
     assert costs.rows == tuple(
         cells(line, tuple(COST_COLUMNS)) for line in summarise(trials, 0.5, columns=tuple(COST_COLUMNS))

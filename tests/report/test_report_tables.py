@@ -114,7 +114,7 @@ def test_a_run_that_exploded_counts_as_diverged_whatever_its_accuracy():
 
 
 def test_columns_are_chosen_and_further_measures_stand_beside_the_first():
-    columns = ("accuracy", "final", "smoothed:50:1", "seconds_to_target")
+    columns = ("score", "final", "smoothed:50:1", "seconds_to_target")
     measure = parse_measure("top")
     trials = [Trial("A", 0, rows(0.2, 0.8, 0.6)), Trial("A", 1, rows(0.2, 0.6, 0.4))]
     (line,) = summarise(trials, 0.7, measure, columns)
@@ -182,7 +182,7 @@ def test_a_probe_is_no_further_model_of_a_method():
 
 
 def test_columns_are_read_from_a_text_or_a_list():
-    names = ("accuracy", "smoothed:50", "mean:0.05:1 of diversity (min)", "gradients_to_target", "seconds")
+    names = ("score", "smoothed:50", "mean:0.05:1 of diversity (min)", "gradients_to_target", "seconds")
     assert parse_columns(", ".join(names)) == parse_columns(list(names)) == names
     assert parse_columns("last:020") == ("last:20",)
     assert parse_columns(COLUMNS) == COLUMNS
@@ -194,7 +194,7 @@ def test_columns_are_read_from_a_text_or_a_list():
         ("", "there is no column ''"),
         ("top,", "there is no column ''"),
         ("rounds_to_targt", "did you mean 'rounds_to_target'?"),
-        ("bytes", "known: accuracy, bytes_to_target, final"),
+        ("bytes", "known: bytes_to_target, final"),
         ("top,top", "'top' is given twice"),
         ("last:0", "measure 'last:0'"),
         ([3], "3 is no name"),

@@ -42,6 +42,28 @@ def trial(accuracy: float | None, success: float | None = None) -> Trial:
     return Trial("x", 0, [row], None if accuracy is not None else "diverged")
 
 
+def test_of_a_loss_less_is_better_and_it_is_no_percentage() -> None:
+    def lost(loss: float) -> Trial:
+        return Trial("x", 0, [{"round": 0, "accuracy": 0.9, "loss": loss, "norm": 1.0}])
+
+    made = study(measure="final of loss (min)", seeds=1)
+    scores = {
+        ("Mean", CLEAN): [lost(2.0)],
+        ("median", CLEAN): [lost(2.05)],
+        ("Mean", "SignFlip(0.34)"): [lost(2.27)],
+        ("median", "SignFlip(0.34)"): [lost(1.5)],
+    }
+    trials = {Combination("FedAvg", rule, attack): own for (rule, attack), own in scores.items()}
+    found = robustness_findings(made, trials)
+    assert found["held_by"] == {"SignFlip(0.34)": {"FedAvg": ["median"]}}
+    cells = {row[:3]: row[3:] for row in robustness_rows(found)}
+    assert cells["SignFlip(0.34)", "FedAvg", "Mean"] == ("2.27", "+0.27", "", "no")
+    assert cells["none", "FedAvg", "median"] == ("2.05", "+0.05", "", "yes")
+    assert "more than 5 % above the same method" in robustness_text(found)[0]
+    charts = [block for block in robustness_section(found).blocks if block.type == "chart"]
+    assert [(chart.y.label, chart.y.percent) for chart in charts] == [("loss", False)]
+
+
 def test_a_rule_holds_where_accuracy_stays_within_the_margin_and_backdoors_stay_shut() -> None:
     made = study(attacks=["SignFlip(0.34)", "Backdoor(0.34)"], reducers=["median", "NormClip"])
     scores: dict[tuple[str, str], list[Trial]] = {

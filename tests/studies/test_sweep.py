@@ -154,7 +154,7 @@ def test_a_search_finds_keeps_and_goes_on(tmp_path: Path) -> None:
     assert sorted(seen) == [0, 1, 2, 3, 4]
     assert found.trials == 5
     accuracy, lr = max(seen.values())
-    assert found.accuracy == accuracy
+    assert found.score == accuracy
     assert found.settings == [f"work.lr={lr}"]
     assert BASE.with_settings(found.settings).train().history[-1]["accuracy"] == accuracy
     assert len({lr for _, lr in seen.values()}) == 5  # what was tried before is not tried again

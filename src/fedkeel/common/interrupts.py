@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -13,6 +15,9 @@ from typing import Any
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _USUAL = (signal.SIG_DFL, signal.default_int_handler)
 _AGAIN_SECONDS = 1.0  # a signal so soon after another one says nothing new
+_IMPORT_SECONDS = 10.0  # how long a signal waits until an extension module is imported
+_LOOK_AGAIN = 0.02
+_IMPORTING = ("ExtensionFileLoader.create_module", "ExtensionFileLoader.exec_module")
 
 
 class Interrupted(KeyboardInterrupt):
@@ -24,16 +29,39 @@ class Interrupted(KeyboardInterrupt):
 
 
 class _Raiser:
-    """A handler that raises `Interrupted`, but not again while the first one is dealt with."""
+    """A handler that raises `Interrupted`, but not again while the first one is dealt with.
+
+    A signal while an extension module is imported waits for its end: the module would make an ImportError of
+    the exception, and stay half imported.
+    """
 
     def __init__(self) -> None:
         self._last = -_AGAIN_SECONDS
+        self._imports = _extensions_below(sys._getframe())
+        self._waits_since: float | None = None
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
+        if _extensions_below(frame) > self._imports:
+            self._waits_since = self._waits_since or now
+            if now - self._waits_since < _IMPORT_SECONDS:
+                again = threading.Timer(_LOOK_AGAIN, os.kill, (os.getpid(), number))
+                again.daemon = True
+                again.start()
+                return
+        self._waits_since = None
         if now - self._last >= _AGAIN_SECONDS:
             self._last = now
             raise Interrupted(signal.Signals(number).name)
+
+
+def _extensions_below(frame: FrameType | None) -> int:
+    """Return how many extension modules are being imported."""
+    count = 0
+    while frame is not None:
+        count += frame.f_code.co_qualname in _IMPORTING
+        frame = frame.f_back
+    return count
 
 
 @contextmanager

@@ -1,22 +1,26 @@
 """How loss and metrics of a model come from its outputs, batch by batch.
 
-Means over samples are summed up. Accumulators take each batch. All else is a function of all outputs: they
-are kept on the CPU, within a budget.
+Means over samples, and what returns (sum, weight), are summed up. Accumulators take each batch. All else is a
+function of all outputs: they are kept on the CPU, within a budget.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 from fedkeel.common.errors import ConfigError
 from fedkeel.core.metrics import Accumulator, Function, Metric, is_mean_over_samples
+from fedkeel.core.weighted import is_pair, number, sum_and_weight
 from fedkeel.tensors.trees import Tree, each, join, nbytes, tensors
 
+Sums: TypeAlias = dict[str, tuple[float, float]]  # of a batch, by name: sum and weight
+LOSS = "loss"
 OUTPUT_BYTES = 2**30  # that outputs may take where a loss or a metric needs all of them
 
 
@@ -30,14 +34,14 @@ class EvaluationTotals:
         self._accumulators: dict[str, Accumulator] = {}
         others = {*self._whole, *self._given}
         self._means: Mapping[str, Any] = {name: one for name, one in scores.items() if name not in others}
-        self._sums: list[dict[str, float]] = []
+        self._sums: list[Sums] = []
         self._kept: list[tuple[Tree, Tree]] = []
         self._device = torch.device("cpu")
 
     def add(self, output: Tree, target: Tree, samples: int) -> None:
         """Take a batch of so many samples."""
         if not self._sums:
-            self._begin(output, samples)
+            self._begin(output, target, samples)
         self._sums.append(batch_sums(self._means, output, target, samples))
         for accumulator in self._accumulators.values():
             accumulator.update(output, target)
@@ -46,7 +50,7 @@ class EvaluationTotals:
 
     def result(self) -> dict[str, float]:
         """Return loss and metrics of all that was added."""
-        found = mean(self._sums, self._samples)
+        found = mean(self._sums)
         found |= {name: float(one.compute()) for name, one in self._accumulators.items()}
         if self._whole:
             whole = (join(parts) for parts in zip(*self._kept, strict=True))
@@ -55,8 +59,10 @@ class EvaluationTotals:
             found |= {name: float(function(output, target)) for name, function in self._whole.items()}
         return {name: found[name] for name in self._scores}
 
-    def _begin(self, output: Tree, samples: int) -> None:
+    def _begin(self, output: Tree, target: Tree, samples: int) -> None:
         self._device = tensors(output)[0].device
+        if LOSS in self._whole and returns_pair(self._whole[LOSS], output, target):
+            self._means = {LOSS: self._whole.pop(LOSS), **self._means}
         if self._whole:
             check_size(self._whole, nbytes(output) / samples, self._samples)
         self._accumulators = {name: fresh(one, self._device) for name, one in self._given.items()}
@@ -71,6 +77,14 @@ def needing_all(scores: Mapping[str, Metric]) -> dict[str, Function]:
     }
 
 
+def returns_pair(loss: Function, output: Tree, target: Tree) -> bool:
+    """Tell whether a loss of the user's returns (sum, weight) of a batch: then it needs no other one."""
+    try:
+        return is_pair(loss(output, target))
+    except Exception:  # a batch may be too small for a loss of all samples
+        return False
+
+
 def fresh(accumulator: Accumulator, device: torch.device) -> Accumulator:
     """Return an accumulator that has taken nothing yet; the user's own is never changed."""
     copied = copy.deepcopy(accumulator)
@@ -82,24 +96,26 @@ def fresh(accumulator: Accumulator, device: torch.device) -> Accumulator:
 def value_of(score: Metric, output: Tree, target: Tree) -> Any:
     """Return a loss or a metric of these outputs and targets alone."""
     if not isinstance(score, Accumulator):
-        return score(output, target)
+        found = score(output, target)
+        return number(found) if is_mean_over_samples(score) else found
     accumulator = fresh(score, tensors(output)[0].device)
     accumulator.update(output, target)
     return accumulator.compute()
 
 
-def batch_sums(means: Mapping[str, Function], output: Tree, target: Tree, samples: int) -> dict[str, float]:
-    """Return means over samples as sums over a batch."""
-    return {name: float(function(output, target)) * samples for name, function in means.items()}
+def batch_sums(means: Mapping[str, Function], output: Tree, target: Tree, samples: int) -> Sums:
+    """Return means as sums over a batch, each with its weight."""
+    return {name: sum_and_weight(function, output, target, samples) for name, function in means.items()}
 
 
-def mean(sums: Sequence[Mapping[str, float]], samples: int) -> dict[str, float]:
-    """Return means over samples from the sums of batches, added up in order."""
-    totals = dict.fromkeys(sums[0], 0.0)
+def mean(sums: Sequence[Sums]) -> dict[str, float]:
+    """Return means from the sums of batches, added up in order; NaN where nothing had weight."""
+    totals = dict.fromkeys(sums[0], (0.0, 0.0))
     for part in sums:
-        for name, value in part.items():
-            totals[name] += value
-    return {name: total / samples for name, total in totals.items()}
+        for name, (value, weight) in part.items():
+            total, whole = totals[name]
+            totals[name] = (total + value, whole + weight)
+    return {name: total / weight if weight else math.nan for name, (total, weight) in totals.items()}
 
 
 def check_size(whole: Mapping[str, Function], bytes_per_sample: float, samples: int) -> None:
@@ -111,5 +127,6 @@ def check_size(whole: Mapping[str, Function], bytes_per_sample: float, samples: 
         raise ConfigError(
             f"{thing} is computed from the outputs of all {samples:,} samples, {size / 2**30:,.1f} GiB, more "
             f"than {OUTPUT_BYTES / 2**30:g} GiB: if it is a mean over samples, say so with "
-            "fk.mean_over_samples(…); else give a metric with update, compute and reset, as torchmetrics has"
+            "fk.mean_over_samples(…); if it is a mean over something else, as tokens, return (sum, weight); "
+            "else give a metric with update, compute and reset, as torchmetrics has"
         )

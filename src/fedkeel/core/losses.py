@@ -24,6 +24,9 @@ ELEMENTWISE = (
 )
 # Take outputs (n, classes, …) and the number of the right class.
 OF_CLASSES = ("cross_entropy", "nll_loss", "multi_margin_loss")
+# Leave targets out that are `ignore_index`, -100 by default: padding of sequences, samples without a label.
+WITH_PADDING = ("cross_entropy", "nll_loss")
+PADDING = -100  # what torch's losses leave out by default
 
 _MODULES = {
     nn.MSELoss: "mse_loss",
@@ -51,16 +54,21 @@ class KnownLoss(NamedTuple):
 
     @property
     def is_mean_over_samples(self) -> bool:
-        """Tell whether it is the mean over samples of a loss of each: not with weights, sums or padding."""
+        """Tell whether it is the mean over samples of a loss of each: not with weights or sums."""
         options = dict(self.options)
         reduction = options.pop("reduction", "mean")
         means = ("mean", "batchmean") if self.name == "kl_div" else ("mean",)
-        return reduction in means and not {"weight", "ignore_index", "reduce", "size_average"} & set(options)
+        return reduction in means and not {"weight", "reduce", "size_average"} & set(options)
 
     @property
     def padding(self) -> int | None:
-        """Return the label that marks padding, where the user named one."""
-        return self.options.get("ignore_index")
+        """Return the label of targets that it leaves out of its mean, None where it has none."""
+        return self.options.get("ignore_index", PADDING) if self.name in WITH_PADDING else None
+
+    @property
+    def names_padding(self) -> bool:
+        """Tell whether the user said which label marks padding."""
+        return "ignore_index" in self.options
 
 
 def known_loss(loss: Any) -> KnownLoss | None:

@@ -7,14 +7,19 @@ nothing is broadcast: (n, 1) outputs against (n,) targets would compare every sa
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
+import torch
 from torch import Tensor
 
 from fedkeel.common.errors import ConfigError, DataError
-from fedkeel.core.losses import known_loss
+from fedkeel.core.losses import PADDING, known_loss
+from fedkeel.core.weighted import LEAVES_OUT
 
-Loss: TypeAlias = Callable[[Any, Any], Tensor]  # of what the model returns, and the targets
+Loss: TypeAlias = Callable[
+    [Any, Any], Any
+]  # of what the model returns, and the targets: a mean, or (sum, weight)
 Function: TypeAlias = Callable[[Any, Any], Any]
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -42,7 +47,8 @@ def mean_over_samples(function: F) -> F:
     """Say that a loss or a metric is the mean of a value of each sample; usable as a decorator.
 
     Models are then evaluated batch by batch: no outputs are kept, and worker processes share the batches.
-    Without it a function of one's own sees the outputs of all samples at once, which is right for any.
+    Without it a function of one's own sees the outputs of all samples at once, which is right for any. A mean
+    over something else, as real tokens, returns (sum, weight) instead: it is summed batch by batch too.
     """
     if not callable(function) or isinstance(function, type | Accumulator):
         raise ConfigError(f"mean_over_samples: {function!r} is not a function of (output, target)")
@@ -60,18 +66,19 @@ def is_mean_over_samples(score: Metric) -> bool:
     """Tell whether a loss or a metric is known to be a mean over samples: marked, or torch's own."""
     if isinstance(score, Accumulator):
         return False
-    if getattr(score, _MARK, False) is True:
+    inner = score.func if isinstance(score, partial) else score
+    if getattr(inner, _MARK, False) is True:
         return True
     known = known_loss(score)
     return known is not None and known.is_mean_over_samples
 
 
 @mean_over_samples
-def accuracy(output: Tensor, target: Tensor) -> Tensor:
-    """Return the share of targets whose class has the largest output.
+def accuracy(output: Tensor, target: Tensor, ignore_index: int = PADDING) -> Tensor:
+    """Return the share of targets whose class has the largest output; padding does not count.
 
     Outputs are (n, classes), or (n, classes, …) with a class at each further place; targets are class numbers
-    (n, …), or class probabilities of the outputs' shape.
+    (n, …), or class probabilities of the outputs' shape. Class numbers that are `ignore_index` are padding.
     """
     if output.ndim > 1 and target.is_floating_point() and target.shape == output.shape:
         target = target.argmax(1)
@@ -86,7 +93,11 @@ def accuracy(output: Tensor, target: Tensor) -> Tensor:
             f"accuracy: outputs of shape {of_output} and targets of shape {of_target}: targets must have the "
             f"outputs' shape without the axis of classes, the second: {shapes(output[:, 0], output)[0]}"
         )
-    return (output.argmax(1) == target).double().mean()
+    real = torch.ne(target, ignore_index)
+    return ((output.argmax(1) == target) & real).sum().double() / real.sum()
+
+
+setattr(accuracy, LEAVES_OUT, True)
 
 
 @mean_over_samples

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from fedkeel.common.errors import ConfigError
 from fedkeel.core.algorithm import Objective
-from fedkeel.core.evaluation import EvaluationTotals, batch_sums
+from fedkeel.core.evaluation import EvaluationTotals, Sums, batch_sums
 from fedkeel.core.task import Task, watched
 from fedkeel.data.samples import Batch, Samples, as_samples
 from fedkeel.tensors.layout import Layout, flatten, float_buffers, trainable
@@ -74,7 +74,7 @@ class Oracle:
         self._layer_gradients = None
         inputs, target = self.to_device(batch)
         if objective is None:
-            loss = self.task.loss(call(self.module, inputs), target)
+            loss = self.task.training_loss(call(self.module, inputs), target)
         else:
             loss = self._with_objective(inputs, target, objective)
         self._layer_gradients = torch.autograd.grad(loss, self._parameters, allow_unused=True)
@@ -201,7 +201,7 @@ class Oracle:
     @torch.no_grad()
     def batch_sums(
         self, vector: Vector, buffers: Vector, data: Samples | Batch, prepare: Callable[[Tree], Tree]
-    ) -> list[dict[str, float]]:
+    ) -> list[Sums]:
         """Return loss and metrics summed over samples, for each batch; all must be means over samples."""
         means: Any = self.task.scores
         with closing(self._outputs(vector, buffers, as_samples(data), prepare)) as batches:
@@ -235,7 +235,7 @@ class Oracle:
 
     def _with_objective(self, inputs: Tree, target: Tree, objective: Objective) -> Tensor:
         forward = Forward(self, inputs, objective.features)
-        loss = self.task.loss(forward.output, target)
+        loss = self.task.training_loss(forward.output, target)
         return loss + objective.function(forward, self.point, (inputs, target), objective.context)
 
     @property

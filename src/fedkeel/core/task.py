@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -15,16 +16,24 @@ from fedkeel.common.columns import VALIDATION, reserved_names
 from fedkeel.common.errors import ConfigError, FedkeelError
 from fedkeel.common.identity import stable_name
 from fedkeel.common.summary import as_html, as_text
+from fedkeel.core.losses import PADDING, known_loss
 from fedkeel.core.metrics import Accumulator, Loss, Metric, accuracy, is_mean_over_samples, mae, mse, r2
+from fedkeel.core.weighted import number
 from fedkeel.tensors.layout import trainable
 from fedkeel.tensors.streams import Stream
 
 Made = TypeVar("Made")
 
+_USUAL: Mapping[str, Metric] = {"accuracy": accuracy}
+
 
 @dataclass(frozen=True, eq=False)
 class Task:
     """What is trained: any `nn.Module`, a loss and metrics of (output, target).
+
+    The loss is a mean over a minibatch; of one that returns (sum, weight), as over real tokens, it is the
+    quotient.
+    By default the metric is the accuracy, without the targets that the loss ignores (`ignore_index`).
 
     The model may also be a function or class that makes one, as in `Task(Net)` or `Task(lambda: Net(10))`: it
     is called once per run, and what it draws comes from the run's seed. A module is never changed: training
@@ -37,7 +46,7 @@ class Task:
 
     model: nn.Module | Callable[[], nn.Module]
     loss: Loss = cross_entropy
-    metrics: Mapping[str, Metric] = field(default_factory=lambda: {"accuracy": accuracy})
+    metrics: Mapping[str, Metric] = field(default_factory=lambda: _USUAL)
     features: str | None = None
 
     def __post_init__(self) -> None:
@@ -49,6 +58,11 @@ class Task:
                 "that makes one"
             )
         _check_loss(self.loss)
+        known = known_loss(self.loss)
+        padding = None if known is None else known.padding
+        if self.metrics is _USUAL and padding is not None and padding != PADDING:
+            counted = partial(accuracy, ignore_index=padding)
+            object.__setattr__(self, "metrics", {"accuracy": counted})
         _check_metrics(self.metrics)
 
     @classmethod
@@ -65,6 +79,11 @@ class Task:
         Targets have the outputs' shape: (n, 1) where the model ends in one output.
         """
         return cls(model, loss, {"mse": mse, "mae": mae, "r2": r2} if metrics is None else metrics, features)
+
+    def training_loss(self, output: Any, target: Any) -> Tensor:
+        """Return the loss of a minibatch as one number."""
+        found: Tensor = number(self.loss(output, target))
+        return found
 
     @property
     def scores(self) -> dict[str, Metric]:

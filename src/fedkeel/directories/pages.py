@@ -91,9 +91,11 @@ def study_parts_of(kept: KeptStudy) -> PageParts | None:
 def study_document(kept: KeptStudy, columns: str | None = None) -> Document | None:
     """Return all that is told of a study, as far as it is; None where it has nothing to show yet."""
     if kept.kind == "recipe" and columns is None:
-        from fedkeel.papers.reproduce.study import read_outcome_file, recipe_told  # noqa: PLC0415  heavy
+        from fedkeel.papers.reproduce.page import kept_document  # noqa: PLC0415  heavy
+        from fedkeel.papers.reproduce.study import read_outcome_file, recipe_told  # noqa: PLC0415
 
-        return recipe_told(read_outcome_file(kept.directory), kept.directory)
+        page = kept_document(kept.directory)
+        return recipe_told(read_outcome_file(kept.directory), kept.directory, page)
     if kept.plan is None:
         return old_document(kept.directory, kept.kind, columns)
     study = kept.study(checked=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 import torch
@@ -13,10 +13,13 @@ import torch
 from fedkeel.attacks import AttackView
 from fedkeel.common.errors import ConfigError, Diverged
 from fedkeel.core.algorithm import Facts, Plan, Walk
-from fedkeel.core.evaluation import needing_all
+from fedkeel.core.evaluation import needing_all, returns_pair
+from fedkeel.core.losses import known_loss
 from fedkeel.core.oracle import Oracle
 from fedkeel.core.walk import StepSettings, WalkResult, run_local_steps
+from fedkeel.core.weighted import holds_padding
 from fedkeel.data.federation import Batch
+from fedkeel.data.samples import InMemory
 from fedkeel.engines.contract import ClientOutcome, ClientResult, RoundRequest, Upload
 from fedkeel.engines.outcome import (
     SimulatedFailure,
@@ -32,7 +35,7 @@ from fedkeel.settings.run_settings import RunSettings
 from fedkeel.tensors.layout import worst_layer
 from fedkeel.tensors.records import ClientMemory, nbytes, without_views_of
 from fedkeel.tensors.streams import Stream
-from fedkeel.tensors.trees import count, split
+from fedkeel.tensors.trees import call, count, part, split
 from fedkeel.tensors.vector import Vector, finite
 
 _FULL_BATCH = 1000
@@ -162,13 +165,19 @@ class ClientRunner:
         """
         federation = self.settings.training_data
         x, y = federation.samples(client)
-        size = count(y) if needing_all({"loss": self.settings.task.loss}) else _FULL_BATCH
+        size = count(y) if self._sees_all else _FULL_BATCH
 
         def batches() -> Iterator[Batch]:
-            for part, target in zip(split(x, size), split(y, size), strict=True):
-                yield federation.prepare(part), target
+            for inputs, target in zip(split(x, size), split(y, size), strict=True):
+                yield federation.prepare(inputs), target
 
         return self.oracle.full_gradient(at, batches(), count(y))
+
+    @cached_property
+    def _sees_all(self) -> bool:
+        """Whether the loss is no mean over samples, so that one of parts cannot be put together."""
+        loss = self.settings.task.loss
+        return bool(needing_all({"loss": loss})) or weighs_targets(self.settings, self.oracle)
 
     def measured(
         self,
@@ -274,3 +283,17 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
         if devices:
             torch.get_device_module(device).manual_seed(seed)
         yield
+
+
+def weighs_targets(settings: RunSettings, oracle: Oracle) -> bool:
+    """Tell whether the loss is a mean over something else than samples: over real tokens, or weighted."""
+    task, federation = settings.task, settings.federation
+    if holds_padding(task.loss, federation.pool.sample().y):
+        return True
+    known = known_loss(task.loss)
+    if known is not None:  # of samples that are loaded when needed only some were looked at
+        return known.names_padding and not isinstance(federation.pool, InMemory)
+    x, y = federation.samples(0)
+    inputs, target = oracle.to_device((federation.prepare(part(x, 0, 2)), part(y, 0, 2)))
+    with torch.no_grad():
+        return returns_pair(task.loss, call(oracle.eval_copy, inputs), target)

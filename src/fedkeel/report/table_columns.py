@@ -9,7 +9,8 @@ from fedkeel.common.columns import KnownColumns
 from fedkeel.common.errors import ConfigError, did_you_mean
 from fedkeel.report.measures import Measure, parse_measure, plain_measure
 
-SCORE = "accuracy"  # the score by the measure that methods are ranked by
+SCORE = "score"  # by the measure that methods are ranked by
+_OLD_SCORE = "accuracy"  # what 0.1 called it, whatever it was
 SECONDS = "seconds"
 COST_COLUMNS = {  # the field of `TargetCost`, and the heading
     "rounds_to_target": ("rounds", "rounds to target"),
@@ -48,11 +49,16 @@ def _checked(name: object, declared: KnownColumns | None) -> str:
         raise ConfigError(f"columns: {name!r} is no name: give a text, as 'top' or 'rounds_to_target'")
     name = name.strip()
     known = (SCORE, SECONDS, *COST_COLUMNS)
-    if name in known:
-        return name
+    if column_now(name) in known:
+        return column_now(name)
     if re.split("[: ]", name)[0] in {rule.partition(":")[0] for rule in _RULES}:
         return plain_measure(name) if declared is None else str(parse_measure(name, declared))
     raise ConfigError(f"columns: there is no column {name!r}; {did_you_mean(name, (*known, *_RULES))}")
+
+
+def column_now(name: str) -> str:
+    """Return a column's name of today."""
+    return SCORE if name.strip() == _OLD_SCORE else name
 
 
 def measure_columns(columns: Sequence[str]) -> list[str]:

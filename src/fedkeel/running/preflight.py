@@ -13,7 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedkeel.common.errors import ConfigError, DataError, FedkeelError
 from fedkeel.core.algorithm import Algorithm, Facts, Plan, Sharp, Walk
-from fedkeel.core.evaluation import check_size, needing_all, value_of
+from fedkeel.core.evaluation import LOSS, check_size, needing_all, returns_pair, value_of
 from fedkeel.core.losses import known_loss
 from fedkeel.core.metrics import is_mean_over_samples, shapes
 from fedkeel.core.oracle import Oracle
@@ -136,7 +136,7 @@ def _check_loss(task: Task, output: Tree, target: Tree) -> None:
     """The loss must be one number that has a gradient."""
     leaf = each(lambda one: one.detach().requires_grad_(one.is_floating_point()), output)
     try:
-        loss = task.loss(leaf, target)
+        loss = task.training_loss(leaf, target)
     except FedkeelError:
         raise
     except Exception as problem:
@@ -162,7 +162,10 @@ def _check_loss(task: Task, output: Tree, target: Tree) -> None:
 def _check_metrics(settings: RunSettings, oracle: Oracle, output: Tree, target: Tree) -> None:
     """Every metric must be one number; those of all samples may need more than two, and then get all."""
     task, samples = settings.task, _evaluated_samples(settings)
-    if whole := needing_all(task.scores):
+    whole = needing_all(task.scores)
+    if LOSS in whole and returns_pair(task.loss, output, target):
+        del whole[LOSS]
+    if whole:
         check_size(whole, nbytes(output) / count(target), samples)
     for name, metric in task.metrics.items():
         with torch.no_grad():

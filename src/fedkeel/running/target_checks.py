@@ -102,10 +102,8 @@ def _check_labels(federation: Federation, classes: int, model: str, padding: int
             row = int(rows[0])
             label = int(labels[row].flatten()[wrong[row].flatten()][0])
             fix = "relabel, or build a model with more classes"
-            if label == -100:
-                fix = (
-                    "where it marks padding, say so: loss=functools.partial(cross_entropy, ignore_index=-100)"
-                )
+            if label < 0 and padding is not None:
+                fix += f"; the loss leaves out {padding}, as padding: another label by ignore_index={label}"
             raise DataError(
                 f"{federation.describe_row(owner, row)} has the label {label}, but {model} has {classes} "
                 f"outputs: labels must lie in 0 … {classes - 1}; {fix}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,18 +36,19 @@ def open_directory(
     *,
     more: Mapping[str, Any] | None = None,
     begin: bool = True,
+    may_change: Collection[str] = (),
 ) -> None:
     """Begin or continue a study in a directory; refuse one that holds other settings, or other files.
 
     What may grow from one call to the next (pairs, values, trials) is no part of `settings`; `more` has all
-    of it: the plan, the line that makes it and where. A directory in which nothing is finished yet may be
-    used with any settings. Without `begin` it is only checked.
+    of it: the plan, the line that makes it and where. Settings of `may_change` may be others. A directory in
+    which nothing is finished yet may be used with any settings. Without `begin` it is only checked.
     """
     now = json.loads(json.dumps({"study": kind, "settings": dict(settings)}))
     with storage_errors(directory):
         before = _description(directory, kind)
     if before is not None:
-        _check_same(directory, before, now)
+        _check_same(directory, before, now, may_change)
     whole = now if more is None else {"format": FORMAT, **now, **more}
     if not begin or (before is not None and more is None):
         return
@@ -56,7 +57,9 @@ def open_directory(
         write_durably(directory / FILE, json_text(sealed(whole), indent=2).encode())
 
 
-def _check_same(directory: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def _check_same(
+    directory: Path, before: Mapping[str, Any], now: Mapping[str, Any], may_change: Collection[str]
+) -> None:
     """Refuse a directory of another study."""
     kind = now["study"]
     if before["study"] != kind:
@@ -66,7 +69,7 @@ def _check_same(directory: Path, before: Mapping[str, Any], now: Mapping[str, An
         )
     stored, asked = flat(before["settings"]), flat(now["settings"])
     for key in {**stored, **asked}:
-        if stored.get(key) != asked.get(key):
+        if key not in may_change and stored.get(key) != asked.get(key):
             raise StorageError(
                 f"{directory} belongs to another {kind}: its {key} is {_shown(stored.get(key))}, not "
                 f"{_shown(asked.get(key))}; choose another directory or the same settings"

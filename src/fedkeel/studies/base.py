@@ -122,6 +122,7 @@ class Study(FrozenModel):
     without: ClassVar[tuple[str, ...]] = ("method", "seed")  # settings of an experiment that it has itself
     has_experiment: ClassVar[bool] = True
     shows_training: ClassVar[bool] = True  # its help shows more options of training
+    may_change: ClassVar[frozenset[str]] = frozenset()  # of what all runs share, from one call to the next
     own_workers: ClassVar[bool] = False  # how many runs go side by side is a setting: it decides numbers
 
     experiment: InstanceOf[Experiment] = Field(default_factory=Experiment)
@@ -329,12 +330,12 @@ def play(
 
     def begin() -> None:
         how = {"plan": study.table(), "command": line, "placement": placement._asdict()}
-        open_directory(out, study.kind, study.shared(), more=how)
+        open_directory(out, study.kind, study.shared(), more=how, may_change=study.may_change)
 
     told = [] if events is None else [events]
     try:
         if not study.began_in_old_format(out):
-            open_directory(out, study.kind, study.shared(), begin=False)
+            open_directory(out, study.kind, study.shared(), begin=False, may_change=study.may_change)
             told = [_Begun(begin, new=not (out / STUDY_FILE).exists()), *told]
         results = study.make(out, placement, SeveralEvents(*told))
         numbers = study.conclude(results, out)

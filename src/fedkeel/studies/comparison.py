@@ -23,7 +23,7 @@ from fedkeel.report import find_verdict, reachable_target, summarise
 from fedkeel.report.measures import Measure, parse_measure
 from fedkeel.report.page.document import Table, Text
 from fedkeel.report.page.parts import PageParts, listed
-from fedkeel.report.table_columns import COLUMNS, measure_columns, parse_columns
+from fedkeel.report.table_columns import COLUMNS, column_now, measure_columns, parse_columns
 from fedkeel.report.tables import UNFINISHED, MethodSummary, Trial, cells, headings, why_diverged
 from fedkeel.studies.base import Results, Study, Texts, asked
 
@@ -33,31 +33,67 @@ MEASURE = (
     '(of a part of the run, as 0.5:1); of another column as "final of loss (min)".'
 )
 TABLE_COLUMNS = (
-    "Columns of the table: accuracy (by the measure), any measure, seconds, and rounds_to_target, "
+    "Columns of the table: score (by the measure), any measure, seconds, and rounds_to_target, "
     "bytes_, gradients_ or seconds_to_target."
 )
 
 
 def _read_columns(given: Any) -> Any:
-    return (
-        tuple(given.split(";" if ";" in given else ","))
-        if isinstance(given, str)
-        else COLUMNS
-        if given is None
-        else tuple(given)
-    )
+    if given is None:
+        return COLUMNS
+    names = given.split(";" if ";" in given else ",") if isinstance(given, str) else given
+    return tuple(map(column_now, names))
 
 
 ColumnNames = Annotated[tuple[str, ...], BeforeValidator(_read_columns)]
 
 
-class Comparison(Study):
-    """Methods and seeds, and the experiment that all runs share.
+class ScoredStudy(Study):
+    """A study of runs that are scored: `measure` is what they are ranked by, `columns` those of its table."""
 
-    `measure` is what methods are ranked by, `columns` are those of the table.
-    """
+    subject: ClassVar[str]  # what its runs are named by
+
+    measure: str = asked("final", MEASURE, metavar="RULE")
+    columns: ColumnNames = asked(COLUMNS, TABLE_COLUMNS, metavar="A,B,…", listed=True)
+
+    @property
+    def score(self) -> Measure:
+        """Return what a run is scored by."""
+        return parse_measure(self.measure)
+
+    def so_far(self, out: Path) -> Results:
+        """Return runs as far as they are; why one diverged was written down when the study was concluded."""
+        numbers = self.read(out) or {"runs": ()}
+        problems = {(one[self.subject], one["seed"]): one["problem"] for one in numbers["runs"]}
+        found = {}
+        for run in self.runs(out):
+            trial = run.so_far()  # type: ignore[attr-defined]  # all are planned runs
+            known = problems.get((trial.label, trial.seed)) if trial.problem == UNFINISHED else None
+            found[run.directory] = trial._replace(problem=known or trial.problem)
+        return found
+
+    def with_columns(self, columns: str) -> Self:
+        """Return the study with other columns in its table."""
+        return self.changed(columns=parse_columns(columns))
+
+    def check_columns(self, results: Results) -> None:
+        """Refuse columns that runs on disk do not have."""
+        check_columns(self.columns, list(results.values()), self.experiment.rounds)
+
+    def refuse(self, results: Results) -> None:
+        """Raise Diverged where runs diverged."""
+        problems = [(one, why) for one in results.values() if (why := why_diverged(one)) is not None]
+        if problems:
+            first, reason = problems[0]
+            text = f"{len(problems)} of {len(results)} runs diverged; {first.label}, seed {first.seed}: "
+            raise Diverged(text + reason, round=len(first.rows))
+
+
+class Comparison(ScoredStudy):
+    """Methods and seeds, and the experiment that all runs share."""
 
     kind: ClassVar = "comparison"
+    subject: ClassVar = "method"
     command: ClassVar = "compare"
     about: ClassVar = (
         "Compare methods over seeds: a table, a verdict with its confidence interval, a page with curves.\n\n"
@@ -76,8 +112,6 @@ class Comparison(Study):
     )
 
     methods: Texts = asked(..., METHODS, flag="--method", metavar="METHOD", many=True)
-    measure: str = asked("final", MEASURE, metavar="RULE")
-    columns: ColumnNames = asked(COLUMNS, TABLE_COLUMNS, metavar="A,B,…", listed=True)
     folders: Texts = ()  # of the methods: to find them again takes PyTorch
 
     def checked(self) -> Self:
@@ -119,17 +153,12 @@ class Comparison(Study):
                     "seed": trial.seed,
                     "directory": folders[trial.label, trial.seed],
                     "rounds": len(trial.rows),
-                    "accuracy": trial.rows[-1]["accuracy"] if trial.rows else None,
+                    "accuracy": trial.rows[-1].get("accuracy") if trial.rows else None,
                     "problem": trial.problem,
                 }
                 for trial in trials
             ],
         }
-
-    @property
-    def score(self) -> Measure:
-        """Return what a run is scored by."""
-        return parse_measure(self.measure)
 
     def parts(self, numbers: Mapping[str, Any], out: Path, results: Results | None = None) -> PageParts:
         """Return the runs as far as they have begun, and how they are compared."""
@@ -166,22 +195,6 @@ class Comparison(Study):
         )
         return table, Text(id="verdict", paragraphs=(numbers["verdict"]["sentence"],))
 
-    def so_far(self, out: Path) -> Results:
-        """Return the runs as far as they are."""
-        return runs_so_far(self, out, "method")
-
-    def with_columns(self, columns: str) -> Self:
-        """Return the comparison with other columns."""
-        return self.changed(columns=parse_columns(columns))
-
-    def check_columns(self, results: Results) -> None:
-        """Refuse columns that runs on disk do not have."""
-        check_columns(self.columns, list(results.values()), self.experiment.rounds)
-
-    def refuse(self, results: Results) -> None:
-        """Raise Diverged where runs diverged."""
-        refuse_diverged(list(results.values()))
-
 
 def _line(line: MethodSummary) -> dict[str, Any]:
     """Return a line for JSON: here its label is always a method."""
@@ -213,31 +226,10 @@ def in_order(runs: Sequence[PlannedRun], results: Results, labels: Sequence[str]
     return [results[run.directory] for run in ordered]
 
 
-def runs_so_far(study: Study, out: Path, name: str) -> dict[Path, Trial]:
-    """Return runs as far as they are; why one diverged was written down when the study was concluded."""
-    numbers = study.read(out) or {"runs": ()}
-    problems = {(one[name], one["seed"]): one["problem"] for one in numbers["runs"]}
-    found = {}
-    for run in study.runs(out):
-        trial = run.so_far()  # type: ignore[attr-defined]  # all are planned runs
-        known = problems.get((trial.label, trial.seed)) if trial.problem == UNFINISHED else None
-        found[run.directory] = trial._replace(problem=known or trial.problem)
-    return found
-
-
 def check_columns(columns: Sequence[str], trials: Sequence[Trial], rounds: int) -> None:
     """Refuse columns that runs, as they are on disk, do not have."""
     known = {name for trial in trials for row in trial.rows for name in row}
     check_measures(measure_columns(columns), rounds, known, "--columns")
-
-
-def refuse_diverged(trials: Sequence[Trial]) -> None:
-    """Raise Diverged where runs diverged."""
-    problems = [(trial, reason) for trial in trials if (reason := why_diverged(trial)) is not None]
-    if problems:
-        first, reason = problems[0]
-        text = f"{len(problems)} of {len(trials)} runs diverged; {first.label}, seed {first.seed}: "
-        raise Diverged(text + reason, round=len(first.rows))
 
 
 def run_line(experiment: Experiment, method: str, seed: int) -> str:

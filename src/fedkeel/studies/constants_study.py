@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,7 +13,7 @@ from fedkeel.experiments.run_all import IndependentRun
 from fedkeel.report.page.document import Table, Text
 from fedkeel.report.page.parts import PageParts
 from fedkeel.settings.options import SERIAL
-from fedkeel.studies.base import SEEDS, Results, Study, asked
+from fedkeel.studies.base import SEEDS, Results, asked
 from fedkeel.studies.constants_page import (
     HEADINGS,
     constant_notes,
@@ -21,10 +22,17 @@ from fedkeel.studies.constants_page import (
     constants_verdict,
 )
 from fedkeel.studies.description import read_description
-from fedkeel.studies.measured import Measured, MeasuredRun, OnRow, some_measured, study_parts
+from fedkeel.studies.measured import (
+    Measured,
+    MeasuredRun,
+    MeasuredStudy,
+    OnRow,
+    some_measured,
+    study_parts,
+)
 
 
-class ConstantsStudy(Study):
+class ConstantsStudy(MeasuredStudy):
     """What the theorems ask of the losses, along and around a pilot."""
 
     kind: ClassVar = "constants study"
@@ -40,7 +48,6 @@ class ConstantsStudy(Study):
         "fedkeel study constants --json > constants.json",
     )
     without: ClassVar = ("rounds", "track")
-    shows_training: ClassVar = False
 
     seeds: int = asked(1, SEEDS, metavar="N", ge=1)
     pilot_rounds: int = asked(30, "Rounds of the pilot.", ge=1)
@@ -48,12 +55,12 @@ class ConstantsStudy(Study):
     pilot_clients: int = asked(20, "Clients that are measured, at most.", ge=1)
     pilot_samples: int = asked(256, "Samples of each, at most.", ge=1)
 
-    def shared(self) -> dict[str, Any]:
-        """Return what its runs share: all but the number of seeds."""
-        return {**self.experiment.table(), **self._effort(), "format": 2}
+    def quantities(self) -> dict[str, Any]:
+        """Return how much is measured."""
+        from fedkeel.studies.constants import Effort  # noqa: PLC0415  heavy
 
-    def _effort(self) -> dict[str, int]:
-        return {name: getattr(self, f"pilot_{name}") for name in ("rounds", "points", "clients", "samples")}
+        own = {name: getattr(self, f"pilot_{name}") for name in ("rounds", "points", "clients", "samples")}
+        return {f"pilot_{name}": value for name, value in asdict(Effort(**own)).items()}
 
     def began_in_old_format(self, out: Path) -> bool:
         """Tell whether version 0.1 measured in this directory itself."""
@@ -70,7 +77,7 @@ class ConstantsStudy(Study):
                 f"{self.experiment.method}, seed {seed}",
                 measure_constants,
                 self.experiment.model_copy(update={"seed": seed}).table(),
-                self._effort(),
+                self.quantities(),
                 out if seed == first and self.began_in_old_format(out) else out / f"seed-{seed}",
                 self.pilot_rounds,
             )
@@ -140,7 +147,7 @@ def measure_constants(
     found = study(
         experiment.settings(),
         SERIAL.model_copy(update={"device": experiment.device}),
-        effort=Effort(**asked),
+        effort=Effort(**{name.removeprefix("pilot_"): value for name, value in asked.items()}),
         directory=directory,
         progress=progress,
     )

@@ -11,9 +11,16 @@ from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.run_all import IndependentRun
 from fedkeel.report.page.document import Section, Table, Text
 from fedkeel.report.page.parts import PageParts
-from fedkeel.studies.base import Results, Study, Texts, asked
+from fedkeel.studies.base import Results, Texts, asked
 from fedkeel.studies.comparison import METHODS
-from fedkeel.studies.measured import Measured, MeasuredRun, OnRow, some_measured, study_parts
+from fedkeel.studies.measured import (
+    Measured,
+    MeasuredRun,
+    MeasuredStudy,
+    OnRow,
+    some_measured,
+    study_parts,
+)
 
 PRINTED = (
     "FedAvg",
@@ -43,7 +50,7 @@ _SECONDS = (
 )
 
 
-class CostsStudy(Study):
+class CostsStudy(MeasuredStudy):
     """Rounds of several methods in turn, counted; they share one run, since their times are compared."""
 
     kind: ClassVar = "costs study"
@@ -63,7 +70,6 @@ class CostsStudy(Study):
         "fedkeel costs --json | jq .disagreements",
     )
     without: ClassVar = ("method", "track")
-    shows_training: ClassVar = False
 
     methods: Texts = asked(PRINTED, METHODS, flag="--method", metavar="METHOD", many=True)
     seeds: int = 1  # what is counted does not depend on it
@@ -80,17 +86,15 @@ class CostsStudy(Study):
         named = {spell_method(text): parse_method(text) for text in self.methods}
         return self.changed(methods=tuple(named))
 
-    def shared(self) -> dict[str, Any]:
+    def quantities(self) -> dict[str, Any]:
         """Return all that it counts."""
-        table = {key: part for key, part in self.experiment.table().items() if key != "method"}
-        return {**table, "methods": list(self.methods), "counted": self.counted}
+        return {"methods": list(self.methods), "counted": self.counted}
 
     def runs(self, out: Path) -> list[IndependentRun[Measured]]:
         """Return the one run that they share."""
-        asked = {"methods": list(self.methods), "counted": self.counted}
         label = f"rounds of {len(self.methods)} methods" if len(self.methods) > 1 else "rounds"
         table = self.experiment.table()
-        return [MeasuredRun(label, measure_costs, table, asked, out / "counted", self.counted)]
+        return [MeasuredRun(label, measure_costs, table, self.quantities(), out / "counted", self.counted)]
 
     def conclude(self, results: Results, out: Path) -> dict[str, Any]:
         """Return what was counted, what is printed, and where they disagree."""

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from html import escape
 from pathlib import Path
 from typing import Any, Literal
 
 from fedkeel.common.columns import KnownColumns
 from fedkeel.common.errors import ConfigError
 from fedkeel.common.files import storage_errors
-from fedkeel.common.progress import RunProgress, as_lines
+from fedkeel.common.progress import RunProgress
 from fedkeel.core.algorithm import Algorithm
 from fedkeel.experiments.metric_choice import MetricChoice, check_columns
 from fedkeel.experiments.placement import Placement
@@ -33,13 +32,14 @@ from fedkeel.report import (
     summarise,
 )
 from fedkeel.report.choosing import ChosenValue, choose
-from fedkeel.report.inline import inline_chart, inline_table
+from fedkeel.report.inline import inline_chart
 from fedkeel.report.page.comparison import runs_document
-from fedkeel.report.page.document import Document
+from fedkeel.report.page.document import Document, Table, Text
 from fedkeel.report.page.rendering import write_page
 from fedkeel.report.page.runs import ReportedRun
 from fedkeel.report.table_columns import COLUMNS, parse_columns
 from fedkeel.report.tables import cells, headings, why_diverged
+from fedkeel.report.terminal import document_html, document_text
 from fedkeel.running.result import Result
 from fedkeel.running.shown import is_watched
 from fedkeel.studies.function_runs import FunctionResult, FunctionRun, TakenRuns
@@ -105,7 +105,7 @@ class RunGrid:
     def document(self) -> Document:
         """Return table, verdict, curves and all else that is known of the runs, as a page shows them."""
         settings = f"{len(self.choices)} {self.kind}s, {len(self.results)} runs, made in Python"
-        return runs_document(
+        page = runs_document(
             ", ".join(self.choices),
             [self._reported(trial) for trial in self.trials],
             verdict=self.verdict,
@@ -114,6 +114,24 @@ class RunGrid:
             settings=settings,
             columns=self.columns,
             subject=self.kind,
+        )
+        numbers = {
+            "target": self.target,
+            "columns": list(self.columns),
+            "table": [line._asdict() for line in self.table],
+            "verdict": self.verdict.as_dict(),
+        }
+        return page.model_copy(update={"summary": self._summary, "numbers": numbers})
+
+    @property
+    def _summary(self) -> tuple[Table, Text]:
+        """Return the table and the verdict; of a sweep also the best value, and by what it was chosen."""
+        rows = tuple(cells(line, self.columns, self._known) for line in self.table)
+        names = (self.kind, *headings(self.target, self._score, self.columns)[1:])
+        best = [f"Best: {self.chosen.value or 'none'} ({self.chosen.note})"] * (self.kind == "value")
+        return (
+            Table(id="summary", title="", headings=names, rows=rows),
+            Text(id="verdict", paragraphs=(self.verdict.sentence, *best)),
         )
 
     def save_page(self, path: str | Path) -> Path:
@@ -140,23 +158,11 @@ class RunGrid:
         return ReportedRun(trial, result.manifest, clients=rows, directory=directory, columns=result.columns)
 
     def __repr__(self) -> str:
-        return f"{as_lines(self._headings(), self._cells())}\n\n{self._conclusion()}"
+        return document_text(Document(title="", summary=self._summary))
 
     def _repr_html_(self) -> str:
-        table = inline_table(self._headings(), self._cells())
-        chart = inline_chart(self.trials, self._score.metric)
-        return f"{table}<p>{escape(self._conclusion())}</p>{chart}"
-
-    def _conclusion(self) -> str:
-        """Return the verdict; of a sweep also the best value, and by what it was chosen."""
-        best = f"\nBest: {self.chosen.value or 'none'} ({self.chosen.note})" if self.kind == "value" else ""
-        return f"{self.verdict.sentence}{best}"
-
-    def _headings(self) -> list[str]:
-        return [self.kind, *headings(self.target, self._score, self.columns)[1:]]
-
-    def _cells(self) -> list[list[str]]:
-        return [list(cells(line, self.columns, self._known)) for line in self.table]
+        told = document_html(Document(title="", summary=self._summary))
+        return f"{told}{inline_chart(self.trials, self._score.metric)}"
 
 
 def compare(
@@ -186,7 +192,7 @@ def compare(
         metric: a metric of the task, or "loss"; by default the accuracy, or the loss of a task without one.
         mode: "max" where more of the metric is better, else "min"; that of well-known metrics is known.
         target: the value whose cost is counted; by default the highest accuracy that every run reached.
-        columns: the table's: "accuracy" (by the measure), any measure, "seconds", "rounds_to_target",
+        columns: the table's: "score" (by the measure), any measure, "seconds", "rounds_to_target",
             "bytes_to_target", "gradients_to_target", "seconds_to_target"; a text with commas, or a list.
         parallel: runs that go side by side, in processes with one thread each.
         on: "ray" spreads the runs over a Ray cluster, at `address` or started here.

@@ -8,29 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.experiments.run_all import IndependentRun
 from fedkeel.report.page.document import Table
 from fedkeel.report.page.parts import PageParts
 from fedkeel.running.run_directory import count_rows
-from fedkeel.studies.base import SEEDS, Results, Study, Texts, asked
-from fedkeel.studies.comparison import METHODS, distinct_methods
+from fedkeel.studies.base import Results, asked
 from fedkeel.studies.interaction_page import interaction_section, interaction_table, interaction_verdict
-from fedkeel.studies.measured import (
-    Measured,
-    MeasuredRun,
-    OnRow,
-    by_label,
-    grouped,
-    serial_unless_asked,
-    study_parts,
-)
-from fedkeel.studies.stability_study import SAMPLES, labelled, titled
+from fedkeel.studies.measured import MethodsStudy, OnRow, grouped, serial_unless_asked, study_parts
+from fedkeel.studies.stability_study import SAMPLES
 
 if TYPE_CHECKING:
     from fedkeel.studies.interaction import FeatureSettings
 
 
-class InteractionStudy(Study):
+class InteractionStudy(MethodsStudy):
     """The interaction tensor of Rethinking §3.3, after every so many rounds of each method and seed."""
 
     kind: ClassVar = "interaction study"
@@ -43,10 +33,7 @@ class InteractionStudy(Study):
         "fedkeel study interaction --method fedavg --split IID --out runs/features --json > features.json",
     )
     without: ClassVar = ("method", "track")
-    shows_training: ClassVar = False
 
-    methods: Texts = asked(..., METHODS, flag="--method", metavar="METHOD", many=True)
-    seeds: int = asked(1, SEEDS, metavar="N", ge=1)
     every: int = asked(10, "Rounds between snapshots.", ge=1)
     samples: int = asked(500, SAMPLES, ge=2)
     components: int = asked(20, "Principal components per model, K.", ge=1)
@@ -59,7 +46,7 @@ class InteractionStudy(Study):
     def checked(self) -> Self:
         """Check the methods, and that there is a snapshot."""
         self._features().rounds(self.experiment.rounds)
-        return self.changed(methods=distinct_methods(self.methods))
+        return super().checked()
 
     def _features(self) -> FeatureSettings:
         from fedkeel.studies.interaction import FeatureSettings  # noqa: PLC0415  heavy
@@ -68,38 +55,14 @@ class InteractionStudy(Study):
             self.every, self.samples, self.components, self.gamma_corr, self.centre, entries=self.entries
         )
 
-    def shared(self) -> dict[str, Any]:
-        """Return what all its runs share; methods and seeds may grow."""
-        table = {key: part for key, part in self.experiment.table().items() if key != "method"}
-        return {**table, **asdict(self._features())}
-
-    def runs(self, out: Path) -> list[IndependentRun[Measured]]:
-        """Return a run for each method and seed."""
-        return list(self._runs(out).values())
-
-    def _runs(self, out: Path) -> dict[str, MeasuredRun]:
-        asked = {name: getattr(self, name) for name in _FEATURES}
-        return {
-            label: MeasuredRun(
-                label,
-                measure_interaction,
-                self.experiment.model_copy(update={"method": method, "seed": seed}).table(),
-                asked,
-                folder,
-                self.experiment.rounds,
-                _count_done,
-            )
-            for label, method, seed, folder in labelled(self, out)
-        }
-
-    def conclude(self, results: Results, out: Path) -> dict[str, Any]:
-        """Return the snapshots of each method, with several seeds of each of them."""
-        return by_label(self, labelled(self, out), results, self._runs(out))
+    def quantities(self) -> dict[str, Any]:
+        """Return the settings of the snapshots."""
+        return asdict(self._features())
 
     def parts(self, numbers: Mapping[str, Any], out: Path, results: Results | None = None) -> PageParts:
         """Return its chart and table."""
         found = numbers["methods"]
-        title = titled("Interaction", self)
+        title = self.titled("Interaction")
         return study_parts(title, interaction_verdict(grouped(numbers)), [interaction_section(found)], out)
 
     def summary(self, numbers: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -107,27 +70,24 @@ class InteractionStudy(Study):
         headings, rows = interaction_table(numbers["methods"])
         return (Table(id="summary", title="", headings=headings, rows=tuple(rows)),)
 
+    @classmethod
+    def measure(
+        cls, table: Mapping[str, Any], asked: Mapping[str, Any], directory: Path, on_row: OnRow
+    ) -> list[dict[str, Any]]:
+        """Take the snapshots of one method and seed."""
+        from fedkeel.studies.interaction import FeatureSettings, study  # noqa: PLC0415  heavy
 
-_FEATURES = ("every", "samples", "components", "gamma_corr", "centre", "entries")
+        experiment = Experiment.from_table(table)
+        taken = study(
+            experiment.settings(),
+            serial_unless_asked(experiment),
+            features=FeatureSettings(**{**asked, "gammas": tuple(asked["gammas"])}),
+            directory=directory,
+            progress=on_row,
+        )
+        return [one._asdict() for one in taken]
 
-
-def measure_interaction(
-    table: Mapping[str, Any], asked: Mapping[str, Any], directory: Path, on_row: OnRow
-) -> list[dict[str, Any]]:
-    """Take the snapshots of one method and seed."""
-    from fedkeel.studies.interaction import study  # noqa: PLC0415  heavy
-
-    experiment = Experiment.from_table(table)
-    made = InteractionStudy(experiment=experiment, methods=(experiment.method,), **asked)
-    taken = study(
-        experiment.settings(),
-        serial_unless_asked(experiment),
-        features=made._features(),
-        directory=directory,
-        progress=on_row,
-    )
-    return [one._asdict() for one in taken]
-
-
-def _count_done(directory: Path) -> int:
-    return count_rows(directory / "run")
+    @staticmethod
+    def count_done(directory: Path) -> int:
+        """Return how many rounds of a run are on disk."""
+        return count_rows(directory / "run")

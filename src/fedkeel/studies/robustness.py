@@ -20,6 +20,7 @@ from fedkeel.experiments.sections import check_text
 from fedkeel.report.measures import Measure, parse_measure
 from fedkeel.report.page.document import Table, Text
 from fedkeel.report.page.parts import PageParts
+from fedkeel.report.table_columns import SCORE
 from fedkeel.report.tables import Trial, score
 from fedkeel.studies.base import Results, Study, Texts, asked
 from fedkeel.studies.comparison import MEASURE, METHODS, distinct_methods
@@ -72,7 +73,7 @@ class RobustnessStudy(Study):
     kind: ClassVar = "robustness study"
     command: ClassVar = "study robustness"
     about: ClassVar = (
-        "Accuracy with and without hostile clients, per method and reducer: who holds out against what."
+        "Scores with and without hostile clients, per method and reducer: who holds out against what."
     )
     examples: ClassVar = (
         "fedkeel study robustness --method fedavg --method scaffold --rounds 30 --cohort 20 "
@@ -107,7 +108,7 @@ class RobustnessStudy(Study):
                 f"with --{key}"
             )
         methods = distinct_methods(self.methods)
-        measure, columns = scoring_of(self.measure, ("accuracy",), base)
+        measure, columns = scoring_of(self.measure, (SCORE,), base)
         runs = [base.model_copy(update={"method": one}) for one in methods]
         check_scoring(runs, measure, columns)
         hostile = _distinct("attack", parse_attack, self.attacks)
@@ -191,8 +192,9 @@ def robustness_findings(
 ) -> dict[str, Any]:
     """Return what came out, as plain values: a line per combination, and what holds out against what.
 
-    A combination holds out where no run diverged, its mean accuracy lies at most `margin` below that of the
+    A combination holds out where no run diverged, its mean score is at most `margin` worse than that of the
     same method with the mean and without attack, and a backdoor opens for less than a fifth of the samples.
+    Of a score that is no share in per cent `margin` is a part of the score without attack.
     """
     clean = {
         method: _mean(
@@ -203,6 +205,7 @@ def robustness_findings(
     lines = [_line(study, which, trials[which], clean[which.method], margin) for which in study.combinations]
     return {
         "measure": study.score.label,
+        "rule": study.measure,
         "margin": margin,
         "seeds": list(study.all_seeds),
         "clean": clean,
@@ -222,7 +225,10 @@ def _line(
     known = [one for one in scores if one is not None]
     mean = _mean(scores)
     success = _mean(trial.rows[-1].get(ATTACK_SUCCESS) if trial.rows else None for trial in trials)
-    held = mean is not None and clean is not None and mean >= clean - margin and len(known) == len(scores)
+    held = False
+    if mean is not None and clean is not None and len(known) == len(scores):
+        allowed = margin if study.score.percent else margin * abs(clean)
+        held = study.score.sign * (mean - clean) >= -allowed
     return {
         **which._asdict(),
         "scores": scores,

@@ -168,8 +168,8 @@ class SearchStudy(Study):
         lines = [
             f"{several(numbers['trials'], 'trial')}, {numbers['pruned']} pruned, {numbers['failed']} diverged"
         ]
-        if numbers["accuracy"] is not None:
-            best = numbers["accuracy"]
+        if numbers["score"] is not None:
+            best = numbers["score"]
             lines.append(f"best accuracy {100 * best:.1f} %: {' '.join(numbers['settings'])}")
             lines.append(ChosenValue("", best, numbers["column"] or "accuracy").note)
             whole = changes(self.experiment.with_settings(numbers["settings"]))

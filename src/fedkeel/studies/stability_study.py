@@ -4,24 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 from fedkeel.experiments.experiment import Experiment
-from fedkeel.experiments.folders import method_folder
-from fedkeel.experiments.run_all import IndependentRun
 from fedkeel.report.page.document import Table, Text
 from fedkeel.report.page.parts import PageParts
-from fedkeel.studies.base import SEEDS, Counts, Results, Study, Texts, asked
-from fedkeel.studies.comparison import METHODS, distinct_methods
-from fedkeel.studies.measured import (
-    Measured,
-    MeasuredRun,
-    OnRow,
-    by_label,
-    grouped,
-    serial_unless_asked,
-    study_parts,
-)
+from fedkeel.studies.base import Counts, Results, asked
+from fedkeel.studies.measured import MethodsStudy, OnRow, grouped, serial_unless_asked, study_parts
 from fedkeel.studies.stability_page import (
     stability_section,
     stability_table,
@@ -32,7 +21,7 @@ from fedkeel.studies.stability_page import (
 SAMPLES = "Samples on which models are compared."
 
 
-class StabilityStudy(Study):
+class StabilityStudy(MethodsStudy):
     """Pairs of runs that differ in one client (FedSAGD) or one sample (FedInit), for each method and seed."""
 
     kind: ClassVar = "stability study"
@@ -43,10 +32,8 @@ class StabilityStudy(Study):
         "fedkeel study stability --method fedavg --method fedinit --replace sample --out runs/stability",
     )
     without: ClassVar = ("method", "held_out", "track")
-    shows_training: ClassVar = False
+    may_grow: ClassVar = ("pairs",)
 
-    methods: Texts = asked(..., METHODS, flag="--method", metavar="METHOD", many=True)
-    seeds: int = asked(1, SEEDS, metavar="N", ge=1)
     pairs: int = asked(5, "Replaced clients, each a pair of runs.", ge=1)
     replace: Literal["client", "sample"] = asked("client", "What differs: one client, or one sample.")
     held_out: int | None = asked(None, "Clients held out of training, to replace others; by default 5.", ge=1)
@@ -57,34 +44,9 @@ class StabilityStudy(Study):
     )
     samples: int = asked(1000, SAMPLES, ge=2)
 
-    def checked(self) -> Self:
-        """Check the methods."""
-        return self.changed(methods=distinct_methods(self.methods))
-
-    @property
-    def base(self) -> Experiment:
-        """The experiment that all runs share, some of its clients held out."""
-        held_out = self.held_out or self.experiment.data.held_out or 5
-        return self.experiment.with_settings([f"data.held_out={held_out}"])
-
-    def shared(self) -> dict[str, Any]:
-        """Return what all its runs share; methods, seeds and pairs may grow."""
-        table = {key: part for key, part in self.base.table().items() if key != "method"}
+    def quantities(self) -> dict[str, Any]:
+        """Return what is measured, by the names that `stability` takes."""
         return {
-            **table,
-            "replaced": self.replace,
-            "drawn_by": self.drawn_by,
-            "drawn_at_least": self.drawn_at_least,
-            "points": self.samples,
-            "local_rounds": None if self.local_round is None else list(self.local_round),
-        }
-
-    def runs(self, out: Path) -> list[IndependentRun[Measured]]:
-        """Return a run for each method and seed, which makes all its pairs."""
-        return list(self._runs(out).values())
-
-    def _runs(self, out: Path) -> dict[str, MeasuredRun]:
-        asked = {
             "replaced": self.replace,
             "pairs": self.pairs,
             "drawn_by": self.drawn_by,
@@ -92,27 +54,22 @@ class StabilityStudy(Study):
             "local_rounds": None if self.local_round is None else list(self.local_round),
             "points": self.samples,
         }
-        base = self.base
-        return {
-            label: MeasuredRun(
-                label,
-                measure_stability,
-                base.model_copy(update={"method": method, "seed": seed}).table(),
-                asked,
-                folder,
-                base.rounds * (self.pairs + 1),
-            )
-            for label, method, seed, folder in labelled(self, out)
-        }
 
-    def conclude(self, results: Results, out: Path) -> dict[str, Any]:
-        """Return what was found for each method, with several seeds for each of them."""
-        return by_label(self, labelled(self, out), results, self._runs(out))
+    @property
+    def base(self) -> Experiment:
+        """The experiment that all runs share, some of its clients held out."""
+        held_out = self.held_out or self.experiment.data.held_out or 5
+        return self.experiment.with_settings([f"data.held_out={held_out}"])
+
+    @property
+    def rounds_of_run(self) -> int:
+        """How many rounds all pairs of a method and seed take."""
+        return self.base.rounds * (self.pairs + 1)
 
     def parts(self, numbers: Mapping[str, Any], out: Path, results: Results | None = None) -> PageParts:
         """Return its charts and tables."""
         found = numbers["methods"]
-        title = titled("Stability", self)
+        title = self.titled("Stability")
         return study_parts(
             title, stability_verdict(grouped(numbers)), [stability_section(found, seeds=self.seeds)], out
         )
@@ -129,45 +86,24 @@ class StabilityStudy(Study):
             ),
         )
 
+    @classmethod
+    def measure(
+        cls, table: Mapping[str, Any], asked: Mapping[str, Any], directory: Path, on_row: OnRow
+    ) -> dict[str, Any]:
+        """Make the pairs of one method and seed."""
+        from fedkeel.studies.stability import stability  # noqa: PLC0415  heavy
 
-def titled(what: str, study: Any) -> str:
-    """Return the title of a study of methods."""
-    seeds = "" if study.seeds == 1 else f", {study.seeds} seeds"
-    return f"{what} of {', '.join(study.methods)}{seeds}"
+        experiment = Experiment.from_table(table)
 
+        def progress(run: int, row: Any) -> None:
+            if row is not None:
+                on_row({**row, "round": run * experiment.rounds + row["round"]})
 
-def labelled(study: Any, out: Path) -> list[tuple[str, str, int, Path]]:
-    """Return methods × seeds: label, method, seed and directory; of one seed the label is the method."""
-    first = study.experiment.seed
-    return [
-        (
-            method if study.seeds == 1 else f"{method}, seed {seed}",
-            method,
-            seed,
-            (out if seed == first else out / f"seed-{seed}") / method_folder(method),
+        found = stability(
+            experiment.settings(),
+            serial_unless_asked(experiment),
+            directory=directory,
+            progress=progress,
+            **asked,
         )
-        for seed in range(first, first + study.seeds)
-        for method in study.methods
-    ]
-
-
-def measure_stability(
-    table: Mapping[str, Any], asked: Mapping[str, Any], directory: Path, on_row: OnRow
-) -> dict[str, Any]:
-    """Make the pairs of one method and seed."""
-    from fedkeel.studies.stability import stability  # noqa: PLC0415  heavy
-
-    experiment = Experiment.from_table(table)
-
-    def progress(run: int, row: Any) -> None:
-        if row is not None:
-            on_row({**row, "round": run * experiment.rounds + row["round"]})
-
-    found = stability(
-        experiment.settings(),
-        serial_unless_asked(experiment),
-        directory=directory,
-        progress=progress,
-        **asked,
-    )
-    return found.as_dict()
+        return found.as_dict()

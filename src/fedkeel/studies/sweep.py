@@ -15,23 +15,15 @@ from fedkeel.experiments.folders import value_folder
 from fedkeel.experiments.kept_runs import reported_run
 from fedkeel.experiments.planned_run import PlannedRun
 from fedkeel.experiments.scoring import check_scoring, scoring_of
-from fedkeel.report import Measure, parse_measure
+from fedkeel.report import parse_measure
 from fedkeel.report.page.document import Table, Text
 from fedkeel.report.page.parts import PageParts
 from fedkeel.report.page.sweep import sweep_section
 from fedkeel.report.table_columns import COLUMNS, SCORE, parse_columns
 from fedkeel.report.tables import MethodSummary, Trial, cells, headings
 from fedkeel.running.run_directory import read_rows
-from fedkeel.studies.base import Results, Study, asked
-from fedkeel.studies.comparison import (
-    MEASURE,
-    TABLE_COLUMNS,
-    ColumnNames,
-    check_columns,
-    in_order,
-    refuse_diverged,
-    runs_so_far,
-)
+from fedkeel.studies.base import Results, asked
+from fedkeel.studies.comparison import ScoredStudy, in_order
 from fedkeel.studies.sweep_report import (
     SWEEP_FILE,
     SweepShape,
@@ -64,7 +56,7 @@ def _read_values(given: Any) -> tuple[str, ...]:
     return tuple(part.strip() for part in parts)
 
 
-class Sweep(Study):
+class Sweep(ScoredStudy):
     """A setting, its values and the seeds; `over` is a key, or a key and a text with {} for the value.
 
     `work.epochs` sweeps K, `method=FedInit(beta={})` β, `data.split=DirichletByClass({})` the heterogeneity,
@@ -73,6 +65,7 @@ class Sweep(Study):
     """
 
     kind: ClassVar = "sweep"
+    subject: ClassVar = "value"
     command: ClassVar = "sweep"
     about: ClassVar = (
         "Run one setting over several values and seeds, in parallel; a table with intervals and a plot."
@@ -90,8 +83,6 @@ class Sweep(Study):
     values: Annotated[tuple[str, ...], BeforeValidator(_read_values)] = asked(
         ..., VALUES, metavar="A,B,…", listed=True
     )
-    measure: str = asked("final", MEASURE, metavar="RULE")
-    columns: ColumnNames = asked(COLUMNS, TABLE_COLUMNS, metavar="A,B,…", listed=True)
 
     def checked(self) -> Self:
         """Check that every value makes an experiment of its own, and that it has what is measured."""
@@ -120,11 +111,6 @@ class Sweep(Study):
             if same != value or value in self.values[:index]:
                 shown = value if same == value else f"{value} (as {same})"
                 raise ConfigError(f"sweep: the value {shown} is given twice: leave one out")
-
-    @property
-    def score(self) -> Measure:
-        """Return what a run is scored by."""
-        return parse_measure(self.measure)
 
     def experiment_of(self, value: str, seed: int) -> Experiment:
         """Return what one run trains."""
@@ -176,22 +162,6 @@ class Sweep(Study):
         """Return the table with the intervals over seeds, the best value, and how sure that is."""
         return sweep_summary(numbers)
 
-    def so_far(self, out: Path) -> Results:
-        """Return the runs as far as they are."""
-        return runs_so_far(self, out, "value")
-
-    def with_columns(self, columns: str) -> Self:
-        """Return the sweep with other columns."""
-        return self.changed(columns=parse_columns(columns))
-
-    def check_columns(self, results: Results) -> None:
-        """Refuse columns that runs on disk do not have."""
-        check_columns(self.columns, list(results.values()), self.experiment.rounds)
-
-    def refuse(self, results: Results) -> None:
-        """Raise Diverged where runs diverged."""
-        refuse_diverged(list(results.values()))
-
 
 def sweep_trials(directory: Path, numbers: Mapping[str, Any]) -> list[Trial]:
     """Return the runs of a sweep that is concluded, in the order of its values."""
@@ -217,14 +187,14 @@ def sweep_parts(
         numbers.get("settings", ""),
         str(measure),
         numbers["target"],
-        tuple(numbers.get("columns", COLUMNS)),
+        parse_columns(numbers.get("columns", COLUMNS)),
         numbers["over"],
     )
 
 
 def sweep_summary(numbers: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return the table with the intervals over seeds, the best value, and how sure that is."""
-    measure, columns = parse_measure(numbers["measure"]), tuple(numbers.get("columns", COLUMNS))
+    measure, columns = parse_measure(numbers["measure"]), parse_columns(numbers.get("columns", COLUMNS))
     at = columns.index(SCORE) + 2 if SCORE in columns else None  # the intervals stand behind the score
     names = [numbers["over"], *headings(numbers["target"], measure, columns)[1:]]
     below = {one["other"]: behind(one, measure) for one in numbers["verdict"]["differences"]}

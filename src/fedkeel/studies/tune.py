@@ -109,13 +109,13 @@ class EndedTrial(NamedTuple):
 
 
 class Tuned(NamedTuple):
-    """What a search found: the best settings and accuracy, and how many trials ran, were pruned, diverged.
+    """What a search found: the best settings and their score, and how many trials ran, were pruned, diverged.
 
-    `column` says what the accuracy is of: `validation_accuracy`, or `accuracy` on the test set.
+    `column` says what the score is of: `validation_accuracy`, or `accuracy` on the test set.
     """
 
     best: dict[str, Any] | None
-    accuracy: float | None
+    score: float | None
     column: str | None
     settings: list[str]
     trials: int

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fedkeel.common.errors import ConfigError
-from fedkeel.core.evaluation import mean
+from fedkeel.core.evaluation import Sums, mean
 from fedkeel.core.oracle import EVALUATION_BATCH, Oracle
 from fedkeel.data.samples import Samples
 from fedkeel.engines.contract import CohortResult, RoundRequest
@@ -76,11 +76,11 @@ class JobEngine(ABC):
             if name is None or not self._worth_sharing(vectors[0], buffers, data):
                 prepare = self.settings.federation.prepare
                 return [self.oracle.evaluate(vector, buffers, data, prepare) for vector in vectors]
-        sums: dict[Job, list[dict[str, float]]] = {}
+        sums: dict[Job, list[Sums]] = {}
         jobs = evaluation_jobs(name, data.size, len(vectors))
         self.execute(Models(vectors, buffers), jobs, sums.__setitem__)
         batches = [[sums[job][0] for job in jobs if job.model == model] for model in range(len(vectors))]
-        return [mean(found, data.size) for found in batches]
+        return [mean(found) for found in batches]
 
     def _name_of(self, data: Samples) -> SampleSet | None:
         """Return what workers know samples as; None where they do not have them."""

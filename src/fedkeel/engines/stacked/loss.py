@@ -12,6 +12,7 @@ from torch.func import grad_and_value, vmap
 from fedkeel.core.algorithm import Objective
 from fedkeel.core.oracle import Oracle
 from fedkeel.core.task import watched
+from fedkeel.core.weighted import number, sample_terms
 from fedkeel.data.federation import Batch
 from fedkeel.engines.stacked.cumulative import CumulativeNorms
 from fedkeel.tensors.layout import Layout
@@ -54,10 +55,13 @@ class StackedModel:
 
     Where training changes some buffers, given by name, all float ones and those counters are not fixed: each
     client has its own. `forwards` counts the forward passes. The batch shows what inputs and targets are.
+    `weighs`: the loss is a mean over something else than samples, as over tokens that are no padding.
     """
 
-    def __init__(self, oracle: Oracle, batch: Batch, moved: Collection[str] = ()) -> None:
-        self.oracle, self.forwards = oracle, 0
+    def __init__(
+        self, oracle: Oracle, batch: Batch, moved: Collection[str] = (), *, weighs: bool = False
+    ) -> None:
+        self.oracle, self.forwards, self.weighs = oracle, 0, weighs
         self._structures = structure(batch[0]), structure(batch[1])
         module = oracle.module
         frozen = [name for name, p in module.named_parameters() if not p.requires_grad]
@@ -160,19 +164,24 @@ def client_loss(model: StackedModel, objective: Objective | None) -> Loss:
 
     Without weights it is the task's loss, whatever that is. With weights (some samples are padding) it is a
     weighted sum over samples: each is passed to the loss, and to the objective, as a minibatch of one, which
-    is exact for any mean over samples. `stackable_model` finds out whether the task's loss is one; an
-    objective must be.
+    is exact for any mean over samples. Where the loss weighs its targets, sums and weights are added apart.
+    `stackable_model` finds out whether the task's loss is one of these; an objective must be a mean over
+    samples.
     """
     features = objective is not None and objective.features
-    task_loss = model.oracle.task.loss
+    task = model.oracle.task
 
     def batch_loss(
         y: Vector, result: ForwardResult, batch: Batch, context: Record, untrained: NamedTensors
     ) -> Tensor:
-        loss = task_loss(result.output, batch[1])
-        if objective is None:
-            return loss
-        return loss + objective.function(StackedForward(model, y, result, untrained), y, batch, context)
+        loss = task.training_loss(result.output, batch[1])
+        return loss if objective is None else loss + added(y, result, batch, context, untrained)
+
+    def added(
+        y: Vector, result: ForwardResult, batch: Batch, context: Record, untrained: NamedTensors
+    ) -> Tensor:
+        assert objective is not None
+        return objective.function(StackedForward(model, y, result, untrained), y, batch, context)
 
     def loss(y: Vector, given: LossInputs) -> tuple[Tensor, Record]:
         batch, untrained = (given.inputs, given.target), model.untrained(given.fixed, given.moving)
@@ -186,9 +195,25 @@ def client_loss(model: StackedModel, objective: Objective | None) -> Loss:
             single = ForwardResult(_as_batch(output), _as_batch(features))
             return batch_loss(y, single, (_as_batch(x), _as_batch(t)), given.context, untrained)
 
+        def weighed_loss(output: Any, features: Any, x: Tree, t: Tree) -> tuple[Tensor, Tensor, Tensor]:
+            single = ForwardResult(_as_batch(output), _as_batch(features))
+            part = _as_batch(x), _as_batch(t)
+            total, weight = sample_terms(task.loss, single.output, part[1])
+            more = (
+                torch.zeros_like(total)
+                if objective is None
+                else added(y, single, part, given.context, untrained)
+            )
+            return total, weight, more
+
         found = result.output if result.features is None else result.features
-        each = vmap(sample_loss)(result.output, found, *batch)
-        return (each * given.weights).sum(), model.moved(untrained, given.moving)
+        moving = model.moved(untrained, given.moving)
+        if not model.weighs:
+            each = vmap(sample_loss)(result.output, found, *batch)
+            return (each * given.weights).sum(), moving
+        parts = vmap(weighed_loss)(result.output, found, *batch)
+        total, weight, more = ((part * given.weights).sum() for part in parts)
+        return number((total, weight)) + more, moving
 
     return loss
 

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.func import grad_and_value, vmap
 
 from fedkeel.core.oracle import Oracle
+from fedkeel.engines.client import weighs_targets
 from fedkeel.engines.stacked.ragged import ClientGroup
 from fedkeel.engines.stacked.step import (
     Gradient,
@@ -95,6 +96,8 @@ def linear_model(settings: RunSettings, oracle: Oracle) -> LinearModel | None:
     if layer is None or settings.federation.augment is not None:
         return None
     if not all(isinstance(part, Tensor) for part in settings.federation.samples(0)):
+        return None
+    if weighs_targets(settings, oracle):
         return None
     samples = int(settings.federation.sizes.max())
     width = max(settings.work.epoch(samples))
@@ -193,7 +196,7 @@ class SpanStep(StackedStep):
         gram, outputs, origin = fixed
         _, count, samples, classes = outputs.shape
         self._gram, self._count = gram, count
-        loss = self._model.oracle.task.loss
+        loss = self._model.oracle.task.training_loss
         indices = inputs.rows[..., None].expand(-1, -1, classes)
 
         def weighted_loss(output: Tensor, target: Tensor, weights: Tensor | None) -> Tensor:

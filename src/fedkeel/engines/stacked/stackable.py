@@ -11,6 +11,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from fedkeel.core.oracle import Oracle
 from fedkeel.data.federation import Batch
+from fedkeel.engines.client import weighs_targets
 from fedkeel.engines.contract import Unsuited
 from fedkeel.engines.stacked.loss import LossInputs, StackedModel, client_loss, mapped_over_clients
 from fedkeel.settings.run_settings import RunSettings
@@ -44,7 +45,7 @@ def stackable_model(settings: RunSettings, oracle: Oracle, padded: bool) -> Stac
             raise Unstackable(
                 f"training changes the model's buffer {name!r}, which is neither float nor int64"
             )
-    model = StackedModel(oracle, batches[0], moved)
+    model = StackedModel(oracle, batches[0], moved, weighs=padded and weighs_targets(settings, oracle))
     _check_gradients(model, batches, padded)
     return model
 

@@ -28,6 +28,11 @@ _ASSUMED = (
     "Not followed: FedACG's code decays the rate after every local epoch, and FedDyn's authors plot the mean "
     "of all clients' last models. Here the rate decays once per round, as printed, and the server's model is "
     "evaluated.",
+    "Not followed: both codes augment the pictures of CIFAR. FedDyn's flips and crops with probability ½ "
+    "each and pads zeros after normalisation (commit 48a19fa); FedACG's rotates by up to 10 degrees, crops "
+    "and flips (62b6e95). Here the pictures are those of the printed reading.",
+    "Not followed: FedACG's code draws exactly max(int(rate·C), 1) clients (base_trainer.py at 62b6e95). "
+    "Here the draw is that of FedDyn's code for all methods.",
 )
 _REPLACED = {"work.clip", "sampling"}
 

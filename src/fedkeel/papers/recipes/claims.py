@@ -17,11 +17,12 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 # The similarity numbers of a run (fedkeel.papers.reproduce.similarity), and why one decides a claim.
-EXPOSURE, RELAXATION, PROXIMAL, DECAY, WALK, SAMPLES, NOTHING = (
+EXPOSURE, RELAXATION, PROXIMAL, DECAY, CLIENTS, WALK, SAMPLES, NOTHING = (
     "exposure",
     "relaxation",
     "proximal",
     "decay",
+    "clients",
     "walk",
     "samples",
     "nothing",
@@ -32,12 +33,13 @@ SIMILARITY = MappingProxyType(
         RELAXATION: "a relaxed start acts as a server momentum of strength β·C/N",
         PROXIMAL: "a proximal term holds a client by coefficient·η·K in a round",
         DECAY: "FedSAGD's decay shrinks a client by μ·η·K in a round",
+        CLIENTS: "it compares numbers of clients",
         WALK: "a level of accuracy needs as long a way as the paper's, Σ K·η",
         SAMPLES: "a level of accuracy needs as many samples per parameter as the paper's",
         NOTHING: "no number that follows from the settings: it is judged as it comes out at this scale",
     }
 )
-LEVEL = (WALK, SAMPLES)  # claims about how high an accuracy is, or by how many points
+LEVEL = (WALK, SAMPLES)  # claims about how high an accuracy is, or with a margin in points of accuracy
 
 
 class CellKey(NamedTuple):
@@ -84,11 +86,13 @@ class Claim(ABC):
     """A statement of the paper about a table or figure, in words and as contrasts.
 
     `decided_by` names the similarity numbers without which our runs say nothing about it; empty: those of its
-    recipe.
+    recipe. `baselines` has pairs of columns, with a treatment and without it, where the claim is about the
+    treatment: a method that diverges in both says nothing of it.
     """
 
     text: str
     decided_by: tuple[str, ...] = field(default=(), kw_only=True)
+    baselines: tuple[tuple[str, str], ...] = field(default=(), kw_only=True)
 
     @abstractmethod
     def alternatives(self, cells: set[CellKey]) -> list[list[Contrast]]:
@@ -97,6 +101,11 @@ class Claim(ABC):
     @abstractmethod
     def named(self) -> tuple[Iterable[str], Iterable[str]]:
         """Return the rows and the headings that it names."""
+
+    def baseline(self, cell: CellKey) -> CellKey | None:
+        """Return the same cell without the treatment; None where the claim is about none."""
+        without = dict(self.baselines).get(cell.heading)
+        return None if without is None else CellKey(cell.row, without)
 
     def check(self, recipe: str, headings: set[str], rows: set[str], decided_by: tuple[str, ...]) -> None:
         """Refuse a claim about rows or columns that the recipe does not have, or that nothing decides."""
@@ -307,9 +316,11 @@ def better(
     *columns: str,
     by: float = 0.0,
     decided_by: tuple[str, ...] = (),
+    baselines: tuple[tuple[str, str], ...] = (),
 ) -> Better:
     """Return `Better` from single rows or several."""
-    return Better(text, _several(rows), _several(than), columns, by, decided_by=decided_by)
+    sides = _several(rows), _several(than)
+    return Better(text, *sides, columns, by, decided_by=decided_by, baselines=baselines)
 
 
 def _several(names: str | Sequence[str]) -> tuple[str, ...]:

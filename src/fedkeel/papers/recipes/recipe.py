@@ -6,6 +6,7 @@ recipe at one of its scales into runs, reads the numbers and judges the claims.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -29,15 +30,18 @@ class Assumption(str):
     """A choice that the paper does not print, in words, and the settings that it is about.
 
     `covers` has keys of an experiment (`work.clip`) and arguments of methods (`FedDyn.alpha`, `FedNTD.*`): a
-    test asks that every setting of a recipe is either printed or covered.
+    test asks that every setting of a recipe is either printed or covered. `choice` is a value of ours on
+    which verdicts may hang, in a few words: docs/findings.md names it beside each of them.
     """
 
     covers: tuple[str, ...]
+    choice: str
 
-    def __new__(cls, text: str, *covers: str) -> Assumption:
+    def __new__(cls, text: str, *covers: str, choice: str = "") -> Assumption:
         """Make one of a text and the settings that it covers."""
         made = super().__new__(cls, text)
         made.covers = covers
+        made.choice = choice
         return made
 
 
@@ -51,7 +55,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Unprinted:
-    """Settings of some rows that the paper does not print, and on which a comparison with them hangs."""
+    """Settings of some rows that the paper does not print, and on which every claim about them hangs."""
 
     rows: tuple[str, ...]
     reason: str
@@ -62,7 +66,7 @@ class Setup:
     """Runs that share data, model and work: what they share, and the method of each row of the table.
 
     A `study` takes the place of plain training where the paper measures something that needs runs of its own.
-    A claim that compares rows of `unprinted` with others is not judged.
+    A claim about rows of `unprinted` is not judged.
     """
 
     settings: Settings
@@ -164,8 +168,9 @@ class Recipe:
 
     `seeds` is how often the paper repeats a run; `scales` has `cpu` and, where the general one does not fit,
     `smoke`. `assumptions` has a line for each choice made where the paper is silent or contradicts itself,
-    and `stated` the settings that it prints. `authors` is the second reading, where there is public code;
-    `decided_by` names the similarity numbers that decide its claims (`claims.SIMILARITY`).
+    without those about methods that no row runs, and `stated` the settings that it prints. `authors` is the
+    second reading, where there is public code; `decided_by` names the similarity numbers that decide its
+    claims (`claims.SIMILARITY`).
     """
 
     name: str
@@ -184,6 +189,8 @@ class Recipe:
     reading: str = PRINTED
 
     def __post_init__(self) -> None:
+        own = tuple(one for one in self.assumptions if self._concerns(one))
+        object.__setattr__(self, "assumptions", own)
         headings = [column.heading for column in self.columns]
         if len(set(headings)) < len(headings):
             raise ValueError(f"{self.name}: two columns have the same heading")
@@ -200,6 +207,19 @@ class Recipe:
             known = headings if panel.against == "rows" else [panel.column]
             if panel.setup not in self.setups or panel.column not in known:
                 raise ValueError(f"{self.name}: panel {panel.title}: no such setup or column")
+
+    def _concerns(self, assumption: str) -> bool:
+        """Tell whether an assumption is about the rows; one about methods alone must name one of theirs."""
+        covers = getattr(assumption, "covers", ())
+        named = {key.partition(".")[0] for key in covers}
+        return not covers or any(name[0].islower() or name.lower() in self._methods for name in named)
+
+    @cached_property
+    def _methods(self) -> set[str]:
+        """The words of the rows' methods; FedInit is a relaxed FedAvg."""
+        lines = (setup.line(row) for setup in self.setups.values() for row in setup.lines)
+        text = " ".join(line.method for line in lines).lower()
+        return set(re.findall(r"\w+", text.replace("fedinit", "relaxed")))
 
     @property
     def paper(self) -> str:

@@ -2,10 +2,11 @@
 
 Our runs share their seeds, so a contrast is computed within each seed and its mean has Student's interval. A
 claim holds where every contrast's 95 % interval lies above its threshold: that all do by chance is at most as
-likely as that one does. Where some of its rows were not run it is not resolved. It does not hold where some
-contrast's interval lies below, at a level that allows for picking the worst of them (Bonferroni). All else is
-not resolved: more seeds may tell. Where a similarity number that decides the claim is not the paper's, or
-what it hangs on is not printed, our runs are about something else: not comparable here.
+likely as that one does. Where some of its rows or columns were not run it is not resolved. It does not hold
+where some contrast's interval lies below, at a level that allows for picking the worst of them (Bonferroni).
+All else is not resolved: more seeds may tell. Where a similarity number that decides the claim is not the
+paper's, what it hangs on is not printed, or a treated method diverges without the treatment too, our runs are
+about something else: not comparable here.
 """
 
 from __future__ import annotations
@@ -107,18 +108,17 @@ def _judged(
     other = not_comparable(claim, recipe, scale, columns, contrasts)
     if other is not None:
         return "not comparable here", other
+    baseline = next(filter(None, (_without_baseline(claim, one, cells) for one in contrasts)), None)
+    kept = [[one for one in some if not _without_baseline(claim, one, cells)] for some in alternatives]
     tests = sum(map(len, alternatives))
-    found = [[_find(one, cells, signs, tests, len(alternatives)) for one in some] for some in alternatives]
+    found = [[_find(one, cells, signs, tests, len(alternatives)) for one in some] for some in kept]
     findings = [_together(some) for some in found]
-    missing = _not_run(claim, recipe, columns, there) if HOLDS in findings else 0
-    if missing:
-        told = (
-            f"holds for {len(found[0])} of {len(found[0]) + missing} comparisons, the others were not run; "
-        )
-        return "not resolved", told + _shown(_tightest(found[0]), cells, len(found[0]))
+    if baseline is not None and not all(one == FAILS for one in findings):
+        return "not comparable here", baseline
     if HOLDS in findings:
         best = found[findings.index("holds")]
-        return "holds", _shown(_tightest(best), cells, len(best))
+        shown, left_out = _shown(_tightest(best), cells, len(best)), _not_run(claim, recipe, there)
+        return ("not resolved", f"{left_out}; {shown}") if left_out else ("holds", shown)
     if all(one == FAILS for one in findings):
         some = max(found, key=lambda group: min(one.mean - one.contrast.above for one in group))
         worst = min(some, key=lambda one: one.high - one.contrast.above)
@@ -127,16 +127,40 @@ def _judged(
     return "not resolved", _shown(_tightest(near), cells, len(near))
 
 
-def _not_run(claim: Claim, recipe: Recipe, columns: Sequence[Column], there: set[CellKey]) -> int:
-    """Return how many comparisons of a claim about all rows lack a row that was not run.
+def _not_run(claim: Claim, recipe: Recipe, there: set[CellKey]) -> str:
+    """Return what of a claim that holds was not run, in words; empty where all of it was.
 
-    A claim with alternatives (a peak somewhere) is about the rows that there are.
+    A claim with alternatives (a peak somewhere) is about the rows that there are, and about all its columns.
     """
-    whole = {CellKey(row, column.heading) for column in columns for row in recipe.setups[column.setup].lines}
+    whole = {CellKey(row, one.heading) for one in recipe.columns for row in recipe.setups[one.setup].lines}
     alternatives = claim.alternatives(whole)
-    if len(alternatives) > 1:
-        return 0
-    return sum(not there.issuperset(contrast.cells) for contrast in alternatives[0])
+    headings = {cell.heading for some in alternatives for contrast in some for cell in contrast.cells}
+    run = headings & {cell.heading for cell in there}
+    told = []
+    if len(alternatives) == 1:
+        comparisons = len(alternatives[0])
+        held = sum(there.issuperset(contrast.cells) for contrast in alternatives[0])
+        if held < comparisons:
+            told.append(f"holds for {held} of {comparisons} comparisons, the others were not run")
+    if run < headings:
+        told.append(f"{len(run)} of {len(headings)} columns were run")
+    return "; ".join(told)
+
+
+def _without_baseline(claim: Claim, contrast: Contrast, cells: Mapping[CellKey, CellResult]) -> str | None:
+    """Return why a contrast says nothing of a treatment: a run diverges with it, and without it too."""
+    for cell in contrast.cells:
+        other = cells.get(claim.baseline(cell) or cell)
+        if other is None or other.key == cell or not _diverged(cells[cell]):
+            continue
+        if _diverged(other):
+            many = f"{_diverged(other)} of {len(other.scores)} seeds"
+            return f"{cell.row} diverges without the treatment too ({other.key.heading}: {many})"
+    return None
+
+
+def _diverged(cell: CellResult) -> int:
+    return sum(score.diverged for score in cell.scores.values())
 
 
 def _together(found: Sequence[ContrastFinding]) -> Finding:
@@ -210,10 +234,9 @@ def _shown(found: ContrastFinding, cells: Mapping[CellKey, CellResult], count: i
     flip = -1 if contrast.oriented and rule.sign < 0 else 1
     flip = -1 if not contrast.oriented and contrast.terms[0][0] < 0 else flip
     name = ", ".join(contrast.cells[0]) if len(contrast.terms) == 1 else str(contrast)
-    diverged = [cell for cell in contrast.cells if any(one.diverged for one in cells[cell].scores.values())]
+    diverged = [cells[cell] for cell in contrast.cells if _diverged(cells[cell])]
     if diverged:
-        scores = ((cell.row, cells[cell].scores.values()) for cell in diverged)
-        shown = (f"{row}: {sum(one.diverged for one in ones)} of {len(ones)}" for row, ones in scores)
+        shown = (f"{cell.key.row}: {_diverged(cell)} of {len(cell.scores)}" for cell in diverged)
         return f"diverged: {', '.join(dict.fromkeys(shown))} seeds, which is worse than any number"
     which = "the nearest to failing" if found.finding == HOLDS else "one"
     among = f"; {which} of {count}" if count > 1 else ""

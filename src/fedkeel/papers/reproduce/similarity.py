@@ -29,6 +29,7 @@ from fedkeel.methods import (
 )
 from fedkeel.methods.stages import as_stages
 from fedkeel.papers.recipes.claims import (
+    CLIENTS,
     DECAY,
     EXPOSURE,
     NOTHING,
@@ -54,6 +55,7 @@ LABELS = {
     RELAXATION: "relaxed start's momentum β·C/N",
     PROXIMAL: "proximal term coefficient·η·K",
     DECAY: "FedSAGD's decay μ·η·K",
+    CLIENTS: "number of clients",
     PER_CLIENT: "samples seen per client",
     SAMPLES: "samples seen per parameter",
 }
@@ -113,6 +115,7 @@ def similarity_numbers(table: Mapping[str, Any]) -> Numbers:
     seen = rounds * share * (steps * batch if work.epochs is None else work.epochs * each)
     numbers = {
         WALK: steps * sum(rates),
+        CLIENTS: clients,
         PER_CLIENT: seen,
         SAMPLES: seen * clients / model.parameters,
     }
@@ -202,14 +205,12 @@ def _numbers_of(
 
 
 def _unprinted(contrasts: Iterable[Contrast], recipe: Recipe, columns: Iterable[Column]) -> str | None:
-    """Return the reason where a contrast compares rows whose settings are not printed with others."""
-    setups = {column.heading: recipe.setups[column.setup] for column in columns}
-    for contrast in contrasts:
-        for heading in {cell.heading for cell in contrast.cells}:
-            unprinted = setups[heading].unprinted
-            rows = {cell.row for cell in contrast.cells if cell.heading == heading}
-            if unprinted is not None and len({row in unprinted.rows for row in rows}) == 2:
-                return unprinted.reason
+    """Return the reason where a contrast has a row whose settings are not printed."""
+    unprinted = {column.heading: recipe.setups[column.setup].unprinted for column in columns}
+    for cell in (cell for contrast in contrasts for cell in contrast.cells):
+        of_setup = unprinted[cell.heading]
+        if of_setup is not None and cell.row in of_setup.rows:
+            return of_setup.reason
     return None
 
 

@@ -130,20 +130,28 @@ class RecipeStudy(Study):
         from fedkeel.papers.reproduce.page import write_numbers  # noqa: PLC0415
 
         outcome = conclude_from(self.plan(out.parent), results)
-        write_numbers(outcome, self.line())
+        self._pages[out] = write_numbers(outcome, self.line())
         numbers = {**outcome.as_dict(), "text": f"{outcome_text(outcome)}\n"}
         return {key: part for key, part in numbers.items() if key not in ("directory", "page")}
 
     def document(self, numbers: Mapping[str, Any], out: Path, results: Results | None = None) -> Document:
-        """Return the page that was written, and the tables and claims as text."""
-        return recipe_told(numbers, out)
+        """Return the page, and the tables and claims as text."""
+        return recipe_told(numbers, out, self._page(out))
 
     def parts(self, numbers: Mapping[str, Any], out: Path, results: Results | None = None) -> PageParts:
-        """Return the page that was written."""
+        """Return the page."""
+        page = self._page(out)
+        return PageParts(page.title, sections=page.sections, whole=page)
+
+    @cached_property
+    def _pages(self) -> dict[Path, Document]:
+        return {}
+
+    def _page(self, out: Path) -> Document:
+        """Return the page that was concluded, or the one that is kept."""
         from fedkeel.papers.reproduce.page import kept_document  # noqa: PLC0415  heavy
 
-        kept = kept_document(out)
-        return PageParts(kept.title, sections=kept.sections, whole=kept)
+        return self._pages.get(out) or kept_document(out)
 
     def summary(self, numbers: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the tables and the claims as text."""
@@ -174,13 +182,11 @@ class RecipeStudy(Study):
         return f"fedkeel reproduce {self.recipe} --scale {self.scale}{reading}{more}"
 
 
-def recipe_told(numbers: Mapping[str, Any], out: Path) -> Document:
-    """Return all that is told of a recipe: the page that was written, and the tables and claims as text."""
-    from fedkeel.papers.reproduce.page import kept_document  # noqa: PLC0415  heavy
-
+def recipe_told(numbers: Mapping[str, Any], out: Path, page: Document) -> Document:
+    """Return all that is told of a recipe: its page, and the tables and claims as text."""
     whole = {"directory": str(out), "page": str(out / PAGE_FILE), **numbers}
     del whole["text"]
-    return kept_document(out).model_copy(update={"summary": outcome_summary(numbers), "numbers": whole})
+    return page.model_copy(update={"summary": outcome_summary(numbers), "numbers": whole})
 
 
 def outcome_summary(numbers: Mapping[str, Any]) -> tuple[Code]:

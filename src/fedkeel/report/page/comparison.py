@@ -36,7 +36,7 @@ def runs_document(
     """Return the page of runs.
 
     `commands` are the lines that make them again, `settings` is what all of them share, as TOML; `columns`
-    are those of the table, where the accuracy is by the verdict's measure, and `subject` is what runs are
+    are those of the table, where the score is by the verdict's measure, and `subject` is what runs are
     named by.
     `more` are sections of what was made of these runs, as a sweep's plot; they stand behind the curves.
     """

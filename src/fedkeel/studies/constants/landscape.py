@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedkeel.core.metrics import is_mean_over_samples
+from fedkeel.core.losses import known_loss
+from fedkeel.core.weighted import holds_padding, number
 from fedkeel.data.samples import Batch
 from fedkeel.settings.run_settings import RunSettings
 from fedkeel.tensors.layout import Layout, float_buffers, trainable
@@ -95,11 +96,12 @@ class LossLandscape:
         for inputs, target, _ in self._parts(client, None):
             output = self._output(point.x, point.buffers, inputs)
             singles = ((part(output, i, i + 1), part(target, i, i + 1)) for i in range(count(target)))
-            found += [float(self.loss(*single)) for single in singles]
+            found += [float(number(self.loss(*single))) for single in singles]
         return found
 
     def _loss(self, x: Vector, buffers: Vector, inputs: Tree, target: Tree) -> Tensor:
-        return self.loss(self._output(x, buffers, inputs), target)
+        found: Tensor = number(self.loss(self._output(x, buffers, inputs), target))
+        return found
 
     def _output(self, x: Vector, buffers: Vector, inputs: Tree) -> Any:
         parameters = {**self.layout.views(x), **self.buffer_layout.views(buffers)}
@@ -111,7 +113,9 @@ class LossLandscape:
             chosen = torch.from_numpy(rows).to(tensors(target)[0].device)
             inputs, target = take(inputs, chosen), take(target, chosen)
         whole = count(target)
-        size = _CHUNK if is_mean_over_samples(self.loss) else whole
+        known = known_loss(self.loss)
+        may_be_cut = known is not None and known.is_mean_over_samples and not holds_padding(self.loss, target)
+        size = _CHUNK if may_be_cut else whole
         chunks = zip(split(inputs, size), split(target, size), strict=True)
         return [(x, y, count(y) / whole) for x, y in chunks]
 

@@ -58,7 +58,7 @@ def sample_losses(session: Session, data: Batch) -> list[float]:
         for x, y in zip(*(split(tree, EVALUATION_BATCH) for tree in data), strict=True):
             inputs, target = oracle.to_device((prepare(x), y))
             output = call_at(oracle.eval_copy, tensors, inputs)
-            loss = oracle.task.loss
+            loss = oracle.task.training_loss
             found += [float(loss(part(output, i, i + 1), part(target, i, i + 1))) for i in range(count(y))]
     return found
 

@@ -63,6 +63,7 @@ _TEXT = (
         "negative β orange and blue: in the usual order of colours two negative values come before 0. They "
         "are taken as ±N/C and ±N/(2C), so that β·C/N is the same with 10 and with 5 % of the clients.",
         "Relaxed.beta",
+        choice="β = ±N/C and ±N/(2C) are ours",
     ),
     "“At least 2 % improvement” is asked of both positive β. “In most cases” negative β are worse: asked of "
     "both.",

@@ -226,6 +226,7 @@ ASSUMED_BETA = (
         "at 10 % and 0.05 at 5 %: the largest for which docs/relaxed.md expects no divergence; the authors' "
         "public code has 0.1.",
         "Relaxed.beta",
+        choice="β = N/C is ours",
     ),
 )
 ASSUMED_AGGREGATE = (
@@ -242,19 +243,18 @@ ASSUMED_METHODS = (
         "FedSAM's ρ = 0.1, FedDyn's α = 0.1, FedCM's α = 0.1 and FedAdam's β1 = 0.9, β2 = 0.99, τ = 0.01 are "
         "not printed: they are those of the authors' public code; FedAdam's second moment starts at τ², "
         "as in "
-        "its own paper. SCAFFOLD is its option II.",
+        "its own paper.",
         "FedSAM.rho",
         "FedDyn.*",
         "FedCM.alpha",
         "FedAdam.*",
-        "SCAFFOLD.option",
     ),
+    Assumption("SCAFFOLD is its option II.", "SCAFFOLD.option"),
     Assumption(
-        "“Global learning rate 1 except for FedAdam we use 0.1” is read as the server's rate of FedAdam; "
-        "FedDyn's decay 0.9995 is kept with relaxed initialisation.",
+        "“Global learning rate 1 except for FedAdam we use 0.1” is read as the server's rate of FedAdam.",
         "FedAdam.lr",
-        "work.lr_decay",
     ),
+    Assumption("FedDyn's decay 0.9995 is kept with relaxed initialisation.", "FedDyn.*"),
 )
 ASSUMED_RESNET = (
     Assumption(
@@ -282,8 +282,8 @@ ASSUMED = (
 )
 
 AUTHORS_SOURCE = (
-    "the paper, and where it is silent the authors' public code, woodenchild95/FL-Simulator (server.py and "
-    "FedDyn.py as stored at commit 653ebb5, train.py at 1cfae2f)."
+    "the paper, and where it is silent the authors' public code, woodenchild95/FL-Simulator (server.py, "
+    "FedDyn.py and train.py at commit 653ebb5; train.py had the same β = 0.1 at 1cfae2f before)."
 )
 # What the authors' code says of the same choices, and of some that the text makes otherwise.
 AUTHORS_WORK = (
@@ -320,14 +320,13 @@ AUTHORS_METHODS = (
     Assumption(
         "FedAdam's second moment starts at zero, without bias correction, where its own paper has τ²; "
         "FedSAM's ρ = 0.1, FedDyn's α = 0.1, FedCM's α = 0.1 and FedAdam's β1 = 0.9, β2 = 0.99, τ = 0.01 are "
-        "the code's defaults. SCAFFOLD is its option II.",
+        "the code's defaults.",
         "FedSAM.rho",
         "FedDyn.*",
         "FedCM.alpha",
         "FedAdam.*",
-        "SCAFFOLD.option",
     ),
-    ASSUMED_METHODS[1],
+    *ASSUMED_METHODS[1:],
 )
 _AUTHORS_DATA = (
     *ASSUMED_DATA[:2],

@@ -22,8 +22,9 @@ from fedkeel.papers.recipes.studies import StabilityCurves
 
 _EIGHT = ("FedAvg", "FedProx", "FedAdam", "FedDyn", "FedLNAG", "FedACG", "FedANAG", "FedSAGD")
 _RATES = Unprinted(
-    ("FedAvg",),
-    "A.4 does not print the rates; at those of A.3 (0.1 and 0.001) FedAvg's clients walk 100 times as far",
+    _EIGHT,
+    "A.4 does not print the rates; at those of A.3 (0.1 for FedAvg, 0.001 for the others) FedAvg's clients "
+    "walk 100 times as far",
 )
 _METHODS = {row: printed.METHODS[printed.OURS if row == "FedSAGD" else row] for row in _EIGHT}
 _BY_ROUNDS = StabilityCurves(along="rounds", local_round=100)
@@ -75,8 +76,8 @@ _ASSUMED = (
 _CPU = RecipeScale(
     note=f"{printed.MNIST_NOTE}, 150 rounds of 2,000 with five times FedDyn's α, three replaced "
     "clients. CIFAR-10's CNN is as printed, "
-    "with 10 rounds of 2,000, two local epochs of five, one replaced client and the local steps of the last "
-    "round. CIFAR-100 is left out",
+    "with 10 rounds of 2,000, two local epochs of five, 42 times FedDyn's α, one replaced client and the "
+    "local steps of the last round. CIFAR-100 is left out",
     seeds=3,
     settings={"threads": 1, "evaluate_on": "nothing"},
     setups={
@@ -87,7 +88,13 @@ _CPU = RecipeScale(
             "study.pairs": 3,
             ALPHA_TIMES: 5,
         },
-        "cifar10": {**printed.SMALL_CIFAR10, "rounds": 10, "study.pairs": 1, "study.local_round": 9},
+        "cifar10": {
+            **printed.SMALL_CIFAR10,
+            "rounds": 10,
+            "study.pairs": 1,
+            "study.local_round": 9,
+            ALPHA_TIMES: 42,
+        },
     },
 )
 

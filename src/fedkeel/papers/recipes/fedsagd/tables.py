@@ -164,9 +164,9 @@ def _sensitivity(
         decided_by=DRIVEN_BY,
         seeds=5,
         cpu=RecipeScale(
-            note="The CNN is as printed, with 40 rounds of 500 and one local epoch of five",
+            note="The CNN is as printed, with 40 rounds of 500 and two local epochs of five",
             seeds=3,
-            settings={**printed.SMALL_CIFAR10, "rounds": 40, "work.epochs": 1},
+            settings={**printed.SMALL_CIFAR10, "rounds": 40},
         ),
         panels=(Panel(f"top accuracy against {symbol}", "cifar10", "Acc.", against="rows"),),
     )

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from fedkeel.papers.recipes.claims import EXPOSURE, NOTHING, BetterColumn, Similar, SmallerDrop, better
+from fedkeel.papers.recipes.claims import (
+    CLIENTS,
+    EXPOSURE,
+    LEVEL,
+    NOTHING,
+    BetterColumn,
+    Similar,
+    SmallerDrop,
+    better,
+)
 from fedkeel.papers.recipes.recipe import Column, Line, Panel, PaperTable, Recipe, RecipeScale, Setup
 from fedkeel.papers.recipes.rethinking.settings import (
     COMMON,
@@ -82,6 +91,7 @@ FIGURE11 = Recipe(
             ("10 clients",),
             "pseudo-gradient diversity",
             "local drift diversity",
+            decided_by=(EXPOSURE, CLIENTS),
         ),
         better(
             "Without regularisation, the update by h alone still converges faster than FedAvg",
@@ -96,6 +106,7 @@ FIGURE11 = Recipe(
             ("FedDyn",),
             1.5,
             ("final accuracy",),
+            decided_by=(EXPOSURE, *LEVEL),
         ),
         better(
             "Regularisation without h is effective only with a small α",
@@ -159,6 +170,7 @@ FIGURE12 = Recipe(
             ("FedDyn",),
             1.0,
             ("final accuracy",),
+            decided_by=(EXPOSURE, *LEVEL),
         ),
         Similar(
             "FedDyn→FedDyn w/o h performs almost like FedDyn→FedAvg (within one point)",
@@ -166,6 +178,7 @@ FIGURE12 = Recipe(
             (_TO_FEDAVG,),
             1.0,
             ("final accuracy",),
+            decided_by=(EXPOSURE, *LEVEL),
         ),
         better(
             "It is the end of updates by h that helps: both end above FedDyn and FedDyn→FedDyn w/o Reg",

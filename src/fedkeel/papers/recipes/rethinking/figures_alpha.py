@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedkeel.papers.recipes.claims import EXPOSURE, BetterColumn, Ordered, Similar, better
+from fedkeel.papers.recipes.claims import EXPOSURE, LEVEL, BetterColumn, Ordered, Similar, better
 from fedkeel.papers.recipes.recipe import ALPHA_TIMES, Column, Panel, PaperTable, Recipe, RecipeScale
 from fedkeel.papers.recipes.rethinking.settings import (
     COMMON,
@@ -56,6 +56,7 @@ FIGURE9 = Recipe(
             ("accuracy at the switch", "final accuracy"),
             ("α = 1.0",),
             by=-1.0,
+            decided_by=(EXPOSURE, *LEVEL),
         ),
         Similar(
             "With α = 0.1 and 0.01 FedDyn performs alike before the switch (within two points)",
@@ -63,6 +64,7 @@ FIGURE9 = Recipe(
             ("α = 0.01",),
             2.0,
             ("accuracy before the switch",),
+            decided_by=(EXPOSURE, *LEVEL),
         ),
         better(
             "With α = 0.1 and 0.01 FedDyn→FedAvg ends above FedAvg", _ALPHAS[1:], "FedAvg", "final accuracy"

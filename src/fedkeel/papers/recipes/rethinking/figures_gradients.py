@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from fedkeel.papers.recipes.claims import EXPOSURE, NOTHING, Between, Similar, SmallerDrop, better
+from fedkeel.papers.recipes.claims import (
+    CLIENTS,
+    EXPOSURE,
+    LEVEL,
+    NOTHING,
+    Between,
+    Similar,
+    SmallerDrop,
+    better,
+)
 from fedkeel.papers.recipes.recipe import Column, Panel, PaperTable, Recipe, RecipeScale
 from fedkeel.papers.recipes.rethinking.settings import (
     COMMON,
@@ -74,7 +83,7 @@ FIGURE1 = Recipe(
             ("FedAvg",),
             2.0,
             ("accuracy before the switch",),
-            decided_by=(NOTHING,),
+            decided_by=LEVEL,
         ),
         Similar(
             "FedNTD and MOON follow FedAvg: a cosine within 0.2 of its",
@@ -190,6 +199,7 @@ FIGURE4 = Recipe(
             ("FedDyn",),
             "accuracy, 100 clients",
             "accuracy, 10 clients",
+            decided_by=(EXPOSURE, CLIENTS),
         ),
         better(
             "Regularisation throughout is less effective than for initialisation alone, with 100 and with "

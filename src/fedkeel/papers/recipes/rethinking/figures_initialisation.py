@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from fedkeel.papers.recipes.claims import EXPOSURE, BetterColumn, Similar, SmallerDrop, better
+from fedkeel.papers.recipes.claims import (
+    CLIENTS,
+    EXPOSURE,
+    LEVEL,
+    BetterColumn,
+    Similar,
+    SmallerDrop,
+    better,
+)
 from fedkeel.papers.recipes.recipe import (
     Assumption,
     Column,
@@ -92,6 +100,7 @@ FIGURE7 = Recipe(
             (_PUBLIC,),
             2.0,
             ("final accuracy, IID",),
+            decided_by=(EXPOSURE, *LEVEL),
         ),
         better(
             "(d) Non-IID: pre-training on public data ends above FedDyn→FedAvg",
@@ -188,6 +197,7 @@ FIGURE8 = Recipe(
             (_SILO_ROW,),
             "γ, mean",
             "θ, mean",
+            decided_by=(EXPOSURE, CLIENTS),
         ),
     ),
     assumptions=(
