@@ -154,7 +154,9 @@ def test_a_kind_can_do_what_all_can(kind: str, tmp_path: Path) -> None:
     for part in directory.rglob("study.json"):
         if part.parent != directory:
             told = f"{part.parent}: is part of the study in {directory}: `fedkeel resume {directory}` goes on"
-            assert call(f"show {shlex.quote(str(part.parent))}", code=6, stderr=True) == f"error: {told}\n"
+            for command in ("show", "resume", *(["export"] if kind == "stability study" else [])):
+                line = f"{command} {shlex.quote(str(part.parent))}"
+                assert call(line, code=6, stderr=True) == f"error: {told}\n"
     begin_anew(directory)
     assert listed(tmp_path, directory) == {"kind": kind, "state": f"{BEGUN[kind]} finished"}
     watched = Watch(tmp_path)

@@ -144,8 +144,7 @@ def _show_study(kept: KeptStudy, columns: str | None, *, as_json: bool) -> None:
     document = study_document(kept, columns)
     quoted = shlex.quote(str(kept.directory))
     if document is None:
-        unfinished = "" if kept.plan is None else f"this {kept.kind} is not finished: "
-        raise StorageError(f"{kept.directory}: {unfinished}{kept.way_on()}")
+        raise StorageError(f"{kept.directory}: {kept.way_on()}")
     if as_json:
         _print_json(document.numbers)
         return

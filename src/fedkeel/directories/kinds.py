@@ -29,9 +29,6 @@ STUDIES = {
 }
 
 
-_OLD_COMMANDS = {"sweep": "sweep", "search": "tune"}
-
-
 @cache
 def study_class(kind: str) -> type[Study]:
     """Return the class of a kind."""
@@ -65,14 +62,15 @@ class KeptStudy(NamedTuple):
 
     def way_on(self) -> str:
         """Say how to go on with it, where it has nothing to show."""
-        quoted = shlex.quote(str(self.directory))
+        begun = self.whole or self
+        on = f"`fedkeel resume {shlex.quote(str(begun.directory))}` goes on"
         if self.whole is not None:
-            return f"is part of the study in {self.whole.directory}: {self.whole.way_on()}"
+            part = f"is part of the study in {begun.directory}"
+            return f"{part}, which {begun.way_on()}" if begun.plan is None else f"{part}: {on}"
         if self.plan is not None:
-            return f"`fedkeel resume {quoted}` goes on"
-        command = _OLD_COMMANDS.get(self.kind, f"study {self.kind.removesuffix(' study')}")
-        article = "an" if self.kind[0] in "aeiou" else "a"
-        return f"holds {article} {self.kind}: go on with the same `fedkeel {command}` line and --out {quoted}"
+            return f"this {self.kind} is not finished: {on}"
+        line = f"`fedkeel {study_class(self.kind).command}` line and --out {self.directory}"
+        return f"holds {'an' if self.kind[0] in 'aeiou' else 'a'} {self.kind}: go on with the same {line}"
 
 
 def planned_runs(directory: Path) -> int | None:
