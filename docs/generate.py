@@ -160,14 +160,14 @@ def _overview(
     lines = [
         "# Methods",
         "",
-        "Written by `make docs` from the code. Each name leads to its page: paper, rule, knobs, costs, results.",
-        "Traffic counts what one client receives and sends in a round, in models; memory what it keeps between rounds.",
+        "Written by `make docs` from the code. Each name leads to its page: paper, rule, settings, costs, results.",
+        "Traffic counts what one client receives and sends in a round, in models; client state what it keeps between rounds.",
         "Seconds are of one round against FedAvg's: 10 clients × 5 epochs of digits with the MLP, serial engine, the",
         f"fastest of {measured['rounds']} interleaved rounds. Machine: {measured['machine']}, torch "
         f"{measured['torch']}, {measured['date']}.",
         "A method that shows — there was not measured yet: `make docs DOCS=--measure`.",
         "",
-        "| method | paper | down | up | memory | gradients per step | seconds / FedAvg |",
+        "| method | paper | down | up | client state | gradients per step | seconds / FedAvg |",
         "|---|---|---|---|---|---|---|",
     ]
     for name, cost in costs.items():
@@ -176,7 +176,7 @@ def _overview(
         short = f"[{paper.short}]({paper.link})" if paper.link else paper.short
         lines.append(
             f"| [{name}](methods/{name.lower()}.md) | {short} | {cost.down:.3g} | {cost.up:.3g} | "
-            f"{told.memory.vectors} | {told.gradients_per_step} | {seconds} |"
+            f"{told.client_state.vectors} | {told.gradients_per_step} | {seconds} |"
         )
     lines += ["", *_plug_ins(), "## All methods on one task", ""]
     lines += [
@@ -199,7 +199,7 @@ def _overview(
 def _plug_ins() -> list[str]:
     return [
         "On any of them: `relaxed(method, beta, first, aggregate, gamma)` starts each client away from its last end",
-        "(memory +1, traffic +0), `sharp(method, rho)` takes sharpness-aware steps (two gradients per step),",
+        "(client state +1, traffic +0), `sharp(method, rho)` takes sharpness-aware steps (two gradients per step),",
         "`stages((method, until), …, method)` runs methods one after another. `fedkeel explain` prints any combination.",
         "",
         "`until` is a round (a whole number), a fraction of the rounds (a number with a point) or a rule: 1 is one round, 1.0",
@@ -237,7 +237,7 @@ def _plug_ins() -> list[str]:
         "| `FedNova(mu=)` | number | a pull towards x; moves are divided by η‖a_i‖₁ with pull and local momentum |",
         "| `FedDyn(regularize=, compensate=)` | flags | Rethinking's w/o Reg and w/o h |",
         '| `FedDyn(last_models=)` | flag | also evaluates "all", the mean of all clients\' last models, which the authors '
-        "plot; memory +1, upload +1 |",
+        "plot; client state +1, upload +1 |",
         "| `FedAdam(v0=, bias_correction=)`, also FedYogi, FedAdagrad | number, flag | v starts at τ² (the paper) or at `v0`; "
         "m/(1−β1^t) and v/(1−β2^t) as in Adam (FedAdagrad: m alone) |",
         "| `FedSpeed(correction=)` | `cohort`, `all` | x is corrected by the cohort's ĝ_i (the paper), or by the mean of "

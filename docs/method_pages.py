@@ -1,4 +1,4 @@
-"""A page for each method: its paper, rule, knobs and costs, and results in our experiments. Called by generate.py.
+"""A page for each method: its paper, rule, settings and costs, and results in our experiments. Called by generate.py.
 
 What it did here comes from docs/comparison.json (`python docs/generate.py --compare` makes it anew) and from
 docs/results.toml, which repeats figures of other pages beside the page that explains them.
@@ -45,7 +45,7 @@ def method_page(name: str, told: Explanation, cost: MethodCost) -> str:
     lines += ["Paper" + "s" * (len(papers) > 1) + ":", "", *(f"- {paper_line(one)}" for one in papers), ""]
     lines += ["## The rule", "", "Traced from the code (`fedkeel explain` prints it for any arguments):", ""]
     lines += ["```", equations[0], "```", "", f"{_one_line(equations[1])}.", ""]
-    lines += [*_notes(rest), "", "## Knobs", "", *_knobs(told), ""]
+    lines += [*_notes(rest), "", "## Settings", "", *_settings(told), ""]
     lines += [
         "## What it costs",
         "",
@@ -72,7 +72,7 @@ def method_page(name: str, told: Explanation, cost: MethodCost) -> str:
 
 def index_page(names: list[str]) -> str:
     """Return docs/methods/index.md, the list of the pages."""
-    about = "A page for each method: its paper, its rule, its knobs, what it costs, and results in our experiments."
+    about = "A page for each method: its paper, its rule, its settings, what it costs, and results in our experiments."
     entries = [f"{name.lower()}" for name in names]
     return "\n".join(
         ["# A page for each method", "", about, "", "```{toctree}", ":maxdepth: 1", "", *entries, "```", ""]
@@ -163,16 +163,18 @@ def _notes(rest: str) -> Iterator[str]:
         yield line
 
 
-def _knobs(told: Explanation) -> list[str]:
-    if not told.knobs:
+def _settings(told: Explanation) -> list[str]:
+    if not told.settings:
         return ["None."]
-    rows = [f"| `{knob.name}` | `{knob.value}` | {knob.allowed} |" for knob in told.knobs]
-    return ["| knob | default | allowed |", "|---|---|---|", *rows]
+    rows = [f"| `{setting.name}` | `{setting.value}` | {setting.allowed} |" for setting in told.settings]
+    return ["| setting | default | allowed |", "|---|---|---|", *rows]
 
 
 def _costs(told: Explanation, cost: MethodCost) -> list[str]:
     seconds = "not yet measured" if cost.seconds is None else f"{cost.seconds:.2f}"
-    kept = f": {', '.join(f'`{name}`' for name in told.memory.names)}" if told.memory.names else ""
+    kept = (
+        f": {', '.join(f'`{name}`' for name in told.client_state.names)}" if told.client_state.names else ""
+    )
     more = f", and forward passes of {told.other_models} more" if told.other_models else ""
     whole = ", and one over all of its data per round" if told.full_gradient else ""
     l2 = [f"| effective L2 term | {told.effective_l2} |"] if told.effective_l2 else []
@@ -181,7 +183,7 @@ def _costs(told: Explanation, cost: MethodCost) -> list[str]:
         "|---|---|",
         f"| a client receives, in models | {cost.down:.3g} |",
         f"| a client sends, in models | {cost.up:.3g} |",
-        f"| a client keeps, in models | {told.memory.vectors}{kept} |",
+        f"| a client keeps, in models | {told.client_state.vectors}{kept} |",
         f"| gradients per local step | {told.gradients_per_step}{more}{whole} |",
         f"| seconds per round / FedAvg's | {seconds} ([how](../methods.md)) |",
         *l2,
@@ -189,7 +191,9 @@ def _costs(told: Explanation, cost: MethodCost) -> list[str]:
 
 
 def _call(name: str, told: Explanation) -> str:
-    arguments = ", ".join(f"{knob.name}={knob.value}" for knob in told.knobs if knob.owner == name)
+    arguments = ", ".join(
+        f"{setting.name}={setting.value}" for setting in told.settings if setting.owner == name
+    )
     return f"{name}({arguments})"
 
 

@@ -37,6 +37,17 @@ NAMES = [
         "in the directory of a study",
         "`study.json`, `result.json`",
     ),
+    ("`method`", "column of CSV and Parquet that `export` writes; in a sweep it was the value", "`label`"),
+    ("`Experiment.algorithm()`", "`fk.Experiment`", "`Experiment.make_method()`"),
+    ("`seen.algorithm`", "what a probe's `report` sees", "`seen.method`"),
+    ("`explain(algorithm=)`", "`fedkeel.explain`", "`explain(method=)`"),
+    (
+        "`memory`, `knobs`",
+        "of `explain --json` and `methods --json`; attributes of an `Explanation`",
+        "`client_state`, `settings`",
+    ),
+    ("`fedkeel.explain.knobs`", "function", "`fedkeel.explain.method_settings`"),
+    ("`memory`", "column of `fedkeel methods`", "`client state`"),
     ("`RunSettings(algorithm=)`", "`fedkeel.settings.run_settings`", "`RunSettings(method=)`"),
 ]
 

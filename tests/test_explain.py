@@ -14,7 +14,7 @@ from fedkeel.explain import explain
 from fedkeel.methods import METHODS
 from fedkeel.tensors.vector import Vector, zeros_like
 
-# Down, up, memory in units of d, as algorithms.md prints them.
+# Down, up, client state in units of d, as algorithms.md prints them.
 TABLE = {
     "FedAvg": (1, 1, 0),
     "FedProx": (1, 1, 0),
@@ -47,13 +47,13 @@ def lines(text: str) -> list[str]:
 @pytest.mark.parametrize("name", TABLE)
 def test_traffic_and_memory_are_those_of_the_table(name):
     found = explain(parse_method(name))
-    assert (found.down.vectors, found.up.vectors, found.memory.vectors) == TABLE[name]
+    assert (found.down.vectors, found.up.vectors, found.client_state.vectors) == TABLE[name]
     assert found.down.bytes(1000) == 4 * (1000 * found.down.vectors + found.down.scalars)
 
 
 @pytest.mark.parametrize("make", one_in(3, METHODS), ids=lambda make: make.__name__)
 @pytest.mark.parametrize("wrap", ["{}", "relaxed({}, beta=Adaptive(0.1))", "stages(({}, 0.5), fedavg)"])
-def test_every_method_is_traced_with_its_knobs_and_is_json(make, wrap):
+def test_every_method_is_traced_with_its_settings_and_is_json(make, wrap):
     if make.__name__ == "FedInit":  # relaxed once already
         wrap = wrap.replace("relaxed({}, beta=Adaptive(0.1))", "{}(beta=Adaptive(0.1))")
     found = explain(parse_method(wrap.format(make.__name__)))
@@ -161,12 +161,12 @@ def test_effective_l2_gradients_and_passes():
     assert explain(parse_method("mimelite")).full_gradient
 
 
-def test_knobs_have_value_default_and_range():
+def test_settings_have_value_default_and_range():
     found = explain(parse_method("relaxed(fedcm(alpha=0.5), beta=0.2)"))
-    knobs = {(knob.owner, knob.name): knob for knob in found.knobs}
-    assert knobs["FedCM", "alpha"][2:] == ("0.5", "0.1", "a number above 0 up to 1")
-    assert knobs["Relaxed", "beta"].default == "0.1"
-    assert knobs["Relaxed", "aggregate"].allowed == "'model' or 'walk'"
+    settings = {(setting.owner, setting.name): setting for setting in found.settings}
+    assert settings["FedCM", "alpha"][2:] == ("0.5", "0.1", "a number above 0 up to 1")
+    assert settings["Relaxed", "beta"].default == "0.1"
+    assert settings["Relaxed", "aggregate"].allowed == "'model' or 'walk'"
 
 
 def test_stages_say_when_each_ends():

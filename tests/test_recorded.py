@@ -21,6 +21,8 @@ from recorded.placeholders import plain, plain_text
 # keys of JSON as they were recorded (everywhere, at some places, or in one file), and as they are now
 RENAMED: dict[str, str] = {
     "algorithm": "method",  # of the identity in a manifest
+    "explain-json.json: stdout.memory": "client_state",
+    "explain-json.json: stdout.knobs": "settings",
     # a score may be a loss, and what a sweep's line is of is a value; a line of `methods` is of a method
     "stdout.methods[].accuracy": "score",
     "stdout.table[].accuracy": "score",

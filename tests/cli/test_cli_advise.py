@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
+from statistics import fmean
 
 import pytest
+
+from fedkeel.cli.advise import read_stability
+from fedkeel.common.errors import ConfigError
 
 QUICK = (
     *("advise", "--clients", "6", "--cohort", "3", "--steps", "2", "--batch-size", "8", "--rounds", "20"),
@@ -126,6 +131,25 @@ def test_no_noise_and_full_participation_are_plain_answers(fedkeel):
     assert "σ_l² = 0, the floor of Theorem 4.7 is zero" in page
     assert "all clients active: holds" in page
     assert "|β| < 0.0727: holds" in page
+
+
+def test_the_directory_of_a_stability_study_and_its_file_are_read(fedkeel):
+    """Of several seeds a method has the mean; a study that is not one of stability is refused."""
+    words = "--clients 6 --cohort 3 --rounds 2 --epochs 1 --model mlp(3) --engine serial --threads 1"
+    asked = "--method fedavg --seeds 2 --held-out 2 --pairs 1 --samples 10 --out s"
+    fedkeel("study", "stability", *shlex.split(words), *shlex.split(asked))
+    kept = json.loads(Path("s/result.json").read_text())["numbers"]["methods"]
+    mean = fmean(one["mean"][-1] for one in kept.values())
+    assert read_stability(Path("s")) == {"FedAvg": (pytest.approx(mean), 2)}
+    assert read_stability(Path("s/result.json")) == read_stability(Path("s"))
+    advised = json.loads(fedkeel(*QUICK, "--stability", "s", "--json").stdout)["stability"]
+    assert [row["measured"] for row in advised if row["method"] == "FedAvg"] == [pytest.approx(mean)]
+    for directory, holds in (("s/fedavg", "no finished stability study"), (".", "no finished")):
+        with pytest.raises(ConfigError, match=f"--stability {directory}: {holds}.*: give the directory of a"):
+            read_stability(Path(directory))
+    Path("s/result.json").write_text('{"study": "comparison", "numbers": {"methods": []}}')
+    with pytest.raises(ConfigError, match="--stability s: holds a comparison: give the directory"):
+        read_stability(Path("s"))
 
 
 @pytest.mark.slow

@@ -82,7 +82,7 @@ def test_the_export_is_the_history(fedkeel: Callable) -> None:
     rows = list(csv.DictReader(io.StringIO(fedkeel("export", "c").stdout)))
     assert len(rows) == 2 * 2 * 3
     kept = [json.loads(line) for line in Path("c/fedavg/seed-1/metrics.jsonl").read_text().splitlines()]
-    found = [row for row in rows if (row["method"], row["seed"]) == ("FedAvg", "1")]
+    found = [row for row in rows if (row["label"], row["seed"]) == ("FedAvg", "1")]
     assert [float(row["loss"]) for row in found] == [row["loss"] for row in kept]
     page = block(document_in(Path("c/page.html")), "scores")
     latex = fedkeel("export", "c", "--format", "latex").stdout

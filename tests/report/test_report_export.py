@@ -48,7 +48,7 @@ TABLE = Table(
 
 def test_csv_has_every_number_of_every_round() -> None:
     found = list(csv.DictReader(io.StringIO(to_csv(round_records(RUNS)))))
-    assert [(row["method"], row["seed"], row["round"]) for row in found] == [
+    assert [(row["label"], row["seed"], row["round"]) for row in found] == [
         ('a "b", c', "4", "0"),
         ('a "b", c', "4", "1"),
         ("d", "5", "0"),
@@ -60,7 +60,7 @@ def test_csv_has_every_number_of_every_round() -> None:
 
 
 def test_clients_are_exported_with_their_run() -> None:
-    assert client_records(RUNS) == [{"method": 'a "b", c', "seed": 4, "client": 0, "accuracy": 0.5}]
+    assert client_records(RUNS) == [{"label": 'a "b", c', "seed": 4, "client": 0, "accuracy": 0.5}]
 
 
 def test_parquet_has_the_same_records(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def test_the_count_is_what_the_records_say(method: fk.Algorithm) -> None:
     (line,) = count([(type(method).__name__, method)], rounds=2)
     told = explain_method(method)
     assert (line.down, line.up) == pytest.approx((told.down.vectors, told.up.vectors), abs=1e-3)
-    assert line.kept == pytest.approx(told.memory.vectors, abs=1e-3)
+    assert line.kept == pytest.approx(told.client_state.vectors, abs=1e-3)
     assert line.gradients == told.gradients_per_step
     assert line.forwards == told.gradients_per_step + told.other_models
     assert line.unicast == pytest.approx((line.down + line.up) / 2)

@@ -63,6 +63,20 @@ KINDS = {
         "reproduce fedinit/figure1b --scale smoke --methods 'β = 0'", seeds="--seeds 2", long="--seeds 30"
     ),
 }
+EXPORTS_ROUNDS = {"comparison", "sweep"}  # by default; of the others the table of scores
+RUNS = {  # as KINDS make them, and without the results of all but the first: see `begin_anew`
+    "comparison": "4 of 4 runs",
+    "sweep": "4 of 4 runs",
+    "search": "2 of 2 runs",
+    "robustness study": "8 of 8 runs",
+    "stability study": "4 of 4 runs",
+    "interaction study": "4 of 4 runs",
+    "constants study": "2 of 2 runs",
+    "costs study": "1 of 1 run",
+    "recipe": "2 of 2 runs",
+}
+BEGUN = {kind: done if kind in ("costs study", "recipe") else f"1{done[1:]}" for kind, done in RUNS.items()}
+BEGUN["search"] = "0 of 2 runs"  # how its trials ended is known when it is concluded
 FINISHED = ("model.safetensors", "found.json")  # what a run writes at its end
 REASONS = {
     ("search", "watch"): "its trials keep no rows on disk",
@@ -87,10 +101,10 @@ def one_core(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedkeel.cli.studies.cores", lambda: 1)
 
 
-def call(line: str, *more: str, code: int = 0) -> str:
+def call(line: str, *more: str, code: int = 0, stderr: bool = False) -> str:
     result = CliRunner().invoke(app, [*shlex.split(line), *more])
     assert result.exit_code == code, result.output
-    return result.stdout
+    return result.stderr if stderr else result.stdout
 
 
 def make(kind: str, tmp_path: Path, *more: str) -> tuple[Path, str]:
@@ -119,6 +133,11 @@ def test_a_kind_can_do_what_all_can(kind: str, tmp_path: Path) -> None:
     call(f"report {shlex.quote(str(directory))} --out {tmp_path / 'page.html'}")
     assert (tmp_path / "page.html").stat().st_size > 100_000
     assert call(f"export {shlex.quote(str(directory))} --table scores --format markdown").startswith("|")
+    call(f"export {shlex.quote(str(directory))} --out {tmp_path / 'table.tex'}")
+    assert (tmp_path / "table.tex").read_text().startswith(r"\begin{tabular}")
+    heading, *rows = call(f"export {shlex.quote(str(directory))}").splitlines()
+    assert rows
+    assert heading.startswith("label,seed,state,round") == (kind in EXPORTS_ROUNDS)
     before = files(directory)
     again = call(f"resume {shlex.quote(str(directory))} --json")
     assert json.loads(again) == numbers
@@ -131,11 +150,35 @@ def test_a_kind_can_do_what_all_can(kind: str, tmp_path: Path) -> None:
         "page.json",
         "journal.log",
     }
-    call(f"runs {shlex.quote(str(tmp_path))} --json")
+    assert listed(tmp_path, directory) == {"kind": kind, "state": f"{RUNS[kind]} finished"}
+    for part in directory.rglob("study.json"):
+        if part.parent != directory:
+            told = f"{part.parent}: is part of the study in {directory}: `fedkeel resume {directory}` goes on"
+            for command in ("show", "resume", *(["export"] if kind == "stability study" else [])):
+                line = f"{command} {shlex.quote(str(part.parent))}"
+                assert call(line, code=6, stderr=True) == f"error: {told}\n"
+    begin_anew(directory)
+    assert listed(tmp_path, directory) == {"kind": kind, "state": f"{BEGUN[kind]} finished"}
     watched = Watch(tmp_path)
     watched.look()
     if (kind, "watch") not in REASONS:
         assert {group.kind for group in watched.groups.values()} == {kind}
+
+
+def listed(root: Path, directory: Path) -> dict[str, str]:
+    """Return what `fedkeel runs` says of a study."""
+    lines = json.loads(call(f"runs {shlex.quote(str(root))} --json"))
+    return next(
+        {key: line[key] for key in ("kind", "state")} for line in lines if line["directory"] == str(directory)
+    )
+
+
+def begin_anew(directory: Path) -> None:
+    """Take away what a study came to and all that its runs made but the first, as if it had just begun."""
+    (directory / "result.json").unlink(missing_ok=True)
+    made = sorted(directory.rglob("found.json")) or sorted(directory.rglob("model.safetensors"))
+    for file in made[1:]:
+        file.unlink()
 
 
 def files(directory: Path) -> dict[str, int]:
@@ -218,7 +261,18 @@ def test_a_kind_says_in_python_what_it_takes() -> None:
     ):
         face = getattr(fk.study, name)
         assert "Settings:" in face.__doc__
-        assert {"experiment", "run_dir", "parallel", "on"} <= inspect.signature(face).parameters.keys()
+        parameters = inspect.signature(face).parameters
+        assert {"experiment", "run_dir", "parallel", "on"} <= parameters.keys()
+        by_place = [one.name for one in parameters.values() if one.kind is one.POSITIONAL_OR_KEYWORD]
+        assert by_place == {"sweep": ["over", "values"], "tune": ["over"], "constants": []}.get(
+            name, ["methods"]
+        )
+
+
+def test_the_module_of_studies_shows_its_functions_alone() -> None:
+    kinds = {study_class(kind).command.rpartition(" ")[2] for kind in STUDIES}
+    assert set(dir(fk.study)) == {"comparison" if name == "compare" else name for name in kinds}
+    assert dir(fk.study) == fk.study.__all__
 
 
 def test_a_result_prints_itself_and_has_a_document(tmp_path: Path) -> None:
@@ -230,7 +284,7 @@ def test_a_result_prints_itself_and_has_a_document(tmp_path: Path) -> None:
         "engine": "serial",
         "model.name": "mlp(3)",
     }
-    found = fk.study.comparison(["fedavg", fk.SCAFFOLD()], tiny, seeds=1)
+    found = fk.study.comparison(["fedavg", fk.SCAFFOLD()], experiment=tiny, seeds=1)
     assert isinstance(found, fk.StudyResult)
     assert isinstance(found.document, Document)
     assert "SCAFFOLD" in repr(found)
@@ -239,7 +293,13 @@ def test_a_result_prints_itself_and_has_a_document(tmp_path: Path) -> None:
     assert found.numbers["methods"][1]["method"] == "SCAFFOLD"
     assert study_class("comparison").kind == "comparison"
     with pytest.raises(fk.ConfigError, match="comparison has no argument 'method'"):
-        fk.study.comparison(["fedavg"], tiny, method=1)
+        fk.study.comparison(["fedavg"], experiment=tiny, method=1)
+    with pytest.raises(TypeError, match="positional arguments: give methods by place, all else by keyword"):
+        fk.study.comparison(["fedavg"], tiny)
+    with pytest.raises(TypeError, match="sweep: missing a required argument: 'values'"):
+        fk.study.sweep("work.lr", experiment=tiny)
+    swept = fk.study.sweep("work.lr", [0.1, 0.2], experiment=tiny, seeds=1)
+    assert [line["label"] for line in swept.numbers["table"]] == ["0.1", "0.2"]
 
 
 @pytest.mark.slow(10)

@@ -12,8 +12,10 @@ import pytest
 from watched import WrittenRun, row_of
 
 from fedkeel.common.errors import ConfigError
+from fedkeel.common.jsonfiles import sealed
 from fedkeel.running.requests import REQUEST_FILE
 from fedkeel.running.run_directory import INTERRUPTION_FILE
+from fedkeel.studies.comparison import Comparison
 from fedkeel.web import finding, tailing, watching
 from fedkeel.web.alerts import LossWatch, RowAlerts
 from fedkeel.web.following import FollowedRun
@@ -212,7 +214,9 @@ def test_comparisons_and_sweeps_are_groups(watch: Watch, tmp_path: Path) -> None
     comparison = tmp_path / "compare"
     for method in ("FedAvg", "SCAFFOLD"):
         WrittenRun(comparison / method.lower() / "seed-0", method=method).is_worked_on().add(4)
-    (comparison / "comparison.toml").write_text('methods = ["FedAvg", "SCAFFOLD"]\nseeds = [0, 1]\n')
+    plan = Comparison.of(methods=["fedavg", "scaffold"], seeds=2).table()
+    described = sealed({"study": "comparison", "settings": {}, "plan": plan})
+    (comparison / "study.json").write_text(json.dumps(described))
     WrittenRun(tmp_path / "sweep" / "0.1" / "seed-0").add(2)
     (tmp_path / "sweep" / "study.json").write_text('{"study": "sweep"}')
     WrittenRun(tmp_path / "one").add(1)

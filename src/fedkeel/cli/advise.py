@@ -5,23 +5,31 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from fedkeel.cli import options as opt
+from fedkeel.cli.advise_document import advice_document
 from fedkeel.cli.advise_page import as_json_value, print_page
 from fedkeel.cli.advise_values import AdvicePage, MeasuredStability
 from fedkeel.cli.constants import measure
 from fedkeel.cli.paths import refuse_directory, why_unreadable
+from fedkeel.cli.studies import takes_settings
 from fedkeel.common.errors import ConfigError
 from fedkeel.common.jsonfiles import parse_object, unsealed
+from fedkeel.experiments import RESULT_FILE
 from fedkeel.experiments.experiment import Experiment
+from fedkeel.report.page.rendering import write_page
+from fedkeel.studies.constants_study import ConstantsStudy
+from fedkeel.studies.measured import grouped
+from fedkeel.theory.advice import AdviceInputs
+from fedkeel.theory.beyond_smoothness import Steps
 
 if TYPE_CHECKING:
     from fedkeel.core.work import Work
     from fedkeel.studies.constants import Findings
-    from fedkeel.theory.advice import AdviceInputs
 
 _EXAMPLES = """[bold]Examples[/]
 
@@ -33,8 +41,11 @@ fedkeel advise --data cifar10 --model cnn --out runs/advice   (the same line goe
 
 fedkeel advise --method fedavg --page advice.html
 
-fedkeel advise experiment.toml --stability stability.json --json > advice.json"""
+fedkeel advise experiment.toml --stability runs/stability --json > advice.json"""
 _ASKED = "What is asked"
+_PILOT = ("pilot_rounds", "pilot_points", "pilot_clients", "pilot_samples")
+_STUDY = "stability study"
+_GIVE_STUDY = "give the directory of a finished `fedkeel study stability`"
 
 
 def register(app: typer.Typer) -> None:
@@ -43,6 +54,7 @@ def register(app: typer.Typer) -> None:
 
 
 @opt.takes_experiment(leave_out=("track",))
+@takes_settings(ConstantsStudy, *_PILOT, panel=opt.PILOT)
 def advise(
     experiment: Experiment,
     epsilon: Annotated[
@@ -59,20 +71,17 @@ def advise(
     stability: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE",
-            help="Measured discrepancies by method (JSON), shown beside the bounds.",
+            metavar="DIR|FILE",
+            help="A stability study, or measured discrepancies by method (JSON): shown beside the bounds.",
             rich_help_panel=_ASKED,
         ),
     ] = None,
-    pilot_rounds: opt.PilotRounds = 30,
-    pilot_points: opt.PilotPoints = 6,
-    pilot_clients: opt.PilotClients = 20,
-    pilot_samples: opt.PilotSamples = 256,
     out: opt.PilotOut = None,
     page_file: Annotated[
         Path | None, typer.Option("--page", metavar="FILE", help="Also write it as a page, as advice.html.")
     ] = None,
     as_json: opt.Json = False,
+    **pilot: int,
 ) -> None:
     """Report what theory says about a run: constants, safe rates, rounds to a target, conditions, caveats.
 
@@ -82,12 +91,7 @@ def advise(
     _check(epsilon, beta, alpha)
     refuse_directory(page_file)
     measured = read_stability(stability)
-    effort = {
-        "rounds": pilot_rounds,
-        "points": pilot_points,
-        "clients": pilot_clients,
-        "samples": pilot_samples,
-    }
+    effort = {name.removeprefix("pilot_"): value for name, value in pilot.items()}
     found = measure(experiment, effort, out)
     asked = _inputs(experiment, found, epsilon=epsilon, beta=beta, alpha=alpha)
     page = AdvicePage.of(experiment, found, asked, measured)
@@ -102,9 +106,6 @@ def advise(
 
 
 def _write(page: AdvicePage, path: Path) -> None:
-    from fedkeel.cli.advise_document import advice_document  # noqa: PLC0415
-    from fedkeel.report.page.rendering import write_page  # noqa: PLC0415
-
     write_page(advice_document(page), path)
 
 
@@ -119,25 +120,47 @@ def _check(epsilon: float | None, beta: float | None, alpha: float) -> None:
 
 
 def read_stability(path: Path | None) -> dict[str, MeasuredStability]:
-    """Read measured discrepancies by method, as {"FedAvg": 0.12, …}, also below "methods".
+    """Read measured discrepancies by method: of a stability study, or of a file as {"FedAvg": 0.12, …}.
 
-    A value is a number (after as many rounds as the run has), a curve over rounds from 0 on, or a table with
-    one of these under "discrepancy" or "mean", as the stability study gives.
+    A value in a file is a number (after as many rounds as the run has), a curve over rounds from 0 on, or a
+    table with one of these under "discrepancy" or "mean". Of several seeds the mean is taken.
     """
     if path is None:
         return {}
     try:
-        table = unsealed(parse_object(path.read_bytes()))
-        return {str(name): _measured_stability(entry) for name, entry in table.get("methods", table).items()}
+        table = unsealed(parse_object(_stability_file(path).read_bytes()))
+        if table.get("study", _STUDY) != _STUDY:
+            raise ConfigError(f"--stability {path}: holds a {table['study']}: {_GIVE_STUDY}")
+        numbers = table.get("numbers", table)
+        if "methods" not in numbers:
+            numbers = {"methods": numbers}
+        return {
+            str(name): _mean([_measured_stability(one) for _, one in found])
+            for name, found in grouped(numbers).items()
+        }
     except FileNotFoundError:
-        raise ConfigError(
-            f"--stability {path}: there is no such file: give the stability.json of `fedkeel study stability`"
-        ) from None
+        raise ConfigError(f"--stability {path}: there is no such file: {_GIVE_STUDY}") from None
+    except ConfigError:
+        raise
     except (OSError, ValueError, TypeError, AttributeError, KeyError, IndexError) as problem:
         raise ConfigError(
-            f"--stability {path}: {why_unreadable(problem)}: write "
-            '{"FedAvg": 0.12, "SCAFFOLD": 0.3}, or give the stability.json of `fedkeel study stability`'
+            f"--stability {path}: {why_unreadable(problem)}: {_GIVE_STUDY}, or a file with "
+            '{"FedAvg": 0.12, "SCAFFOLD": 0.3}'
         ) from None
+
+
+def _stability_file(path: Path) -> Path:
+    """Return the file that holds the numbers of a study, whose directory may be given."""
+    if not path.is_dir():
+        return path
+    for name in (RESULT_FILE, "stability.json"):  # the latter in version 0.1
+        if (path / name).exists():
+            return path / name
+    raise ConfigError(f"--stability {path}: no finished stability study: {_GIVE_STUDY}")
+
+
+def _mean(several: list[MeasuredStability]) -> MeasuredStability:
+    return MeasuredStability(fmean(one.value for one in several), several[0].rounds)
 
 
 def _measured_stability(entry: Any) -> MeasuredStability:
@@ -153,9 +176,6 @@ def _inputs(
     experiment: Experiment, found: Findings, *, epsilon: float | None, beta: float | None, alpha: float
 ) -> AdviceInputs:
     """Put the run and its constants together; what a calculator refuses is an error of the settings."""
-    from fedkeel.theory.advice import AdviceInputs  # noqa: PLC0415
-    from fedkeel.theory.beyond_smoothness import Steps  # noqa: PLC0415
-
     own = _parameters(experiment, found.cohort / found.clients)
     server, relaxation = own.server_rate, own.relaxation
     chosen = relaxation if beta is None else beta
@@ -221,10 +241,10 @@ class _MethodParameters(NamedTuple):
 
 def _parameters(experiment: Experiment, share: float) -> _MethodParameters:
     """Return the parameters of the first stage; FedSAGD's are its defaults where the method is another."""
-    from fedkeel.methods import SCAFFOLD, Adaptive, FedAvg, FedSAGD, Relaxed  # noqa: PLC0415
-    from fedkeel.methods.stages import as_stages  # noqa: PLC0415
+    from fedkeel.methods import SCAFFOLD, Adaptive, FedAvg, FedSAGD, Relaxed  # noqa: PLC0415  loads PyTorch
+    from fedkeel.methods.stages import as_stages  # noqa: PLC0415  loads PyTorch
 
-    method = as_stages(experiment.algorithm()).fixed(experiment.rounds).parts[0].method
+    method = as_stages(experiment.make_method()).fixed(experiment.rounds).parts[0].method
     beta = None
     if isinstance(method, Relaxed):
         if isinstance(method.beta, Adaptive):

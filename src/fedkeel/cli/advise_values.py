@@ -6,6 +6,9 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from fedkeel.theory import advice
+from fedkeel.theory.fedsagd import table_1
+
 if TYPE_CHECKING:
     from fedkeel.experiments.experiment import Experiment
     from fedkeel.studies.constants import Findings
@@ -53,8 +56,6 @@ class AdvicePage(NamedTuple):
         measured: dict[str, MeasuredStability],
     ) -> AdvicePage:
         """Evaluate every theorem."""
-        from fedkeel.theory import advice  # noqa: PLC0415  heavy
-
         title = (
             f"{experiment.method} on {experiment.data.name}: K = {inputs.K} local steps of {inputs.eta_l:g}, "
             f"{inputs.N} of {inputs.C} clients, T = {inputs.T} rounds; pilot of {found.pilot_rounds} rounds, "
@@ -79,8 +80,6 @@ def _stability(
     inputs: AdviceInputs, measured: dict[str, MeasuredStability]
 ) -> tuple[StabilityComparison, ...]:
     """Put what was measured beside Table 1, at equal rounds; methods without a row come last."""
-    from fedkeel.theory.fedsagd import table_1  # noqa: PLC0415
-
     run = inputs.stability_run
     left = {
         name.partition("(")[0].strip().lower(): (name, measurement) for name, measurement in measured.items()

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -17,9 +17,9 @@ from fedkeel.common.errors import ConfigError, did_you_mean
 from fedkeel.common.jsonfiles import parse_object
 from fedkeel.common.progress import console, plain_table
 from fedkeel.common.references import cited
-
-if TYPE_CHECKING:
-    from fedkeel.theory.catalogue import BoundParameters, CatalogueEntry
+from fedkeel.report.page.rendering import write_page
+from fedkeel.theory.bound import table
+from fedkeel.theory.catalogue import CATALOGUE, BoundParameters, CatalogueEntry
 
 _EXAMPLES = """[bold]Examples[/]
 
@@ -76,8 +76,6 @@ def bounds(
 
     A number in parentheses is the formula's where a condition is violated; a dash: the formula breaks down.
     """
-    from fedkeel.theory.catalogue import CATALOGUE  # noqa: PLC0415
-
     if not names:
         _list(as_json=as_json)
         return
@@ -102,8 +100,6 @@ def bounds(
 
 
 def _list(*, as_json: bool) -> None:
-    from fedkeel.theory.catalogue import CATALOGUE, BoundParameters  # noqa: PLC0415
-
     parameters = dataclasses.asdict(BoundParameters())
     if as_json:
         listed = {
@@ -128,8 +124,6 @@ def _list(*, as_json: bool) -> None:
 
 
 def _chosen(names: list[str]) -> list[str]:
-    from fedkeel.theory.catalogue import CATALOGUE  # noqa: PLC0415
-
     found: list[str] = []
     for name in names:
         group = [key for key in CATALOGUE if name == "stability" and key.startswith("stability-")]
@@ -143,8 +137,6 @@ def _chosen(names: list[str]) -> list[str]:
 
 def _parameters(names: list[str], file: Path | None, settings: list[str] | None) -> BoundParameters:
     """Return the constants: the defaults, those of a file, those given one by one."""
-    from fedkeel.theory.catalogue import BoundParameters  # noqa: PLC0415
-
     known = [field.name for field in dataclasses.fields(BoundParameters)]
     values: dict[str, float] = {} if file is None else _from_advice(file)
     for setting in settings or []:
@@ -215,8 +207,6 @@ def _grid(over: str, values: str | None, parameters: BoundParameters) -> list[fl
 def _curve(
     name: str, entry: CatalogueEntry, form: Any, over: str, grid: list[float], parameters: BoundParameters
 ) -> BoundCurve:
-    from fedkeel.theory.bound import table  # noqa: PLC0415
-
     if over not in entry.depends:
         raise ConfigError(f"{name} does not depend on {over}: --over one of {', '.join(entry.depends)}")
 
@@ -298,8 +288,6 @@ def _write(
     entries: dict[str, CatalogueEntry],
     parameters: BoundParameters,
 ) -> None:
-    from fedkeel.report.page.rendering import write_page  # noqa: PLC0415  heavy
-
     about = [f"{name}: {entry.what}" for name, entry in entries.items()]
     shown = ", ".join(f"{k} = {v:g}" for k, v in dataclasses.asdict(parameters).items() if k != over)
     write_page(bounds_document(curves, over, about, shown), path)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fedkeel.common.client_table import ClientTable
 from fedkeel.common.progress import console
+from fedkeel.running.run_directory import read_clients, read_manifest
 
 
 def show_clients(directory: Path, *, as_json: bool) -> None:
@@ -19,15 +20,13 @@ def show_clients(directory: Path, *, as_json: bool) -> None:
 
 
 def _kept(directory: Path) -> ClientTable | None:
-    from fedkeel.running.run_directory import read_clients, read_manifest  # noqa: PLC0415
-
     read_manifest(directory)  # or there is no run
     rows = read_clients(directory)
     return ClientTable(rows) if rows else None
 
 
 def _evaluated(directory: Path) -> ClientTable:
-    from fedkeel.experiments.experiment import Experiment  # noqa: PLC0415
-    from fedkeel.experiments.loading import load  # noqa: PLC0415  heavy
+    from fedkeel.experiments.experiment import Experiment  # noqa: PLC0415  pydantic takes its time
+    from fedkeel.experiments.loading import load  # noqa: PLC0415  loads PyTorch
 
     return load(directory).per_client(Experiment.load(directory).federation())

@@ -43,7 +43,7 @@ def check(experiment: Experiment, as_json: opt.Json = False) -> None:
     Then how long the experiment would take there with --engine ray, without evaluation. Nodes need the data
     for --on ray alone: with --engine ray it is sent to them. Without --address Ray is started here.
     """
-    from fedkeel.experiments.cluster_check import check_cluster  # noqa: PLC0415  heavy
+    from fedkeel.experiments.cluster_check import check_cluster  # noqa: PLC0415  loads PyTorch
 
     report = check_cluster(experiment)
     if as_json:

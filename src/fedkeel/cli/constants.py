@@ -13,6 +13,8 @@ from fedkeel.cli.stage_progress import StageProgress
 from fedkeel.common.errors import Stopped
 from fedkeel.common.progress import console, plain_table
 from fedkeel.experiments.experiment import Experiment
+from fedkeel.settings.options import SERIAL
+from fedkeel.studies.constants_page import HEADINGS, constant_notes, constant_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,8 +24,7 @@ if TYPE_CHECKING:
 
 def measure(experiment: Experiment, effort: dict[str, int], out: Path | None) -> Findings:
     """Run the study of an experiment with progress; `out` is where it can go on."""
-    from fedkeel.settings.options import SERIAL  # noqa: PLC0415
-    from fedkeel.studies.constants import Effort, study  # noqa: PLC0415  heavy
+    from fedkeel.studies.constants import Effort, study  # noqa: PLC0415  loads PyTorch
 
     with _says_how_to_go_on(out), StageProgress(stderr=True) as stages:
         return study(
@@ -49,8 +50,6 @@ def _says_how_to_go_on(out: Path | None) -> Iterator[None]:
 
 def print_constants(found: Findings) -> None:
     """Print what was measured, with its spread and what is behind it."""
-    from fedkeel.studies.constants_page import HEADINGS, constant_notes, constant_rows  # noqa: PLC0415
-
     numbers: dict[str, Any] = found.as_dict()
     table = plain_table(("", *HEADINGS), constant_rows(numbers))
     table.columns[-1].justify = "left"

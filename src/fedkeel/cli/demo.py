@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
-from fedkeel.cli.studies import carry_out
+from fedkeel.cli.studies import carry_out, option_of
 from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.placement import ONE_BY_ONE
 from fedkeel.studies.comparison import Comparison
@@ -25,7 +27,11 @@ def register(app: typer.Typer) -> None:
     app.command(epilog=_EXAMPLES)(demo)
 
 
-def demo(columns: opt.TableColumns = None, out: opt.Out = None, as_json: opt.Json = False) -> None:
+def demo(
+    columns: Annotated[str | None, option_of(Comparison, "columns")] = None,
+    out: opt.Out = None,
+    as_json: opt.Json = False,
+) -> None:
     """See a result in a minute: three methods × three seeds on digits, on clients that differ strongly."""
     experiment = Experiment().with_settings(_SETTINGS)
     comparison = Comparison.of(experiment, methods=_METHODS, columns=columns)

@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedkeel.cli import options as opt
+from fedkeel.common.columns import SKIPPED
 from fedkeel.common.errors import ConfigError, Stopped
 from fedkeel.common.interrupts import stoppable
 from fedkeel.common.progress import RunProgress, console
+from fedkeel.experiments.expression import parse_method
+from fedkeel.running.run_directory import read_rows
 
 if TYPE_CHECKING:
     from fedkeel.flower.options import RunConfig
@@ -67,8 +70,7 @@ def init(
     rounds: Annotated[int, typer.Option(min=1, help="Communication rounds.")] = 10,
 ) -> None:
     """Write a complete Flower app: your part is one function for the task and one for a node's data."""
-    from fedkeel.experiments.expression import parse_method  # noqa: PLC0415  heavy
-    from fedkeel.flower.rehearsal.app_files import write_app  # noqa: PLC0415
+    from fedkeel.flower.rehearsal.app_files import write_app  # noqa: PLC0415  loads PyTorch
 
     parse_method(method)
     files = write_app(directory, method=method, model=model, nodes=nodes, rounds=rounds)
@@ -96,10 +98,9 @@ def up(
 
     Traffic is encrypted and every node has a key of its own, as on real machines. Ctrl-C takes all down too.
     """
-    from fedkeel.flower.rehearsal.following import follow, forget_status  # noqa: PLC0415  heavy
-    from fedkeel.flower.rehearsal.rehearsal import Rehearsal, check_app, find_command  # noqa: PLC0415
-    from fedkeel.running.ending import MODEL_FILE  # noqa: PLC0415
-    from fedkeel.running.run_directory import read_rows  # noqa: PLC0415
+    from fedkeel.flower.rehearsal.following import follow, forget_status  # noqa: PLC0415  loads PyTorch
+    from fedkeel.flower.rehearsal.rehearsal import Rehearsal, check_app, find_command  # noqa: PLC0415  loads PyTorch
+    from fedkeel.running.ending import MODEL_FILE  # noqa: PLC0415  loads PyTorch
 
     lines, config = _configuration(directory, settings or [], run_dir)
     find_command("flower-superlink")
@@ -125,8 +126,8 @@ def up(
 
 def status(directory: App = Path(), as_json: opt.Json = False) -> None:
     """Say what is running of a rehearsal, and how far its run is."""
-    from fedkeel.flower.rehearsal.rehearsal import read_app, read_processes, read_state  # noqa: PLC0415
-    from fedkeel.flower.status import read_status  # noqa: PLC0415
+    from fedkeel.flower.rehearsal.rehearsal import read_app, read_processes, read_state  # noqa: PLC0415  loads PyTorch
+    from fedkeel.flower.status import read_status  # noqa: PLC0415  loads PyTorch
 
     config = read_app(directory)
     state = read_state(directory)
@@ -154,7 +155,7 @@ def status(directory: App = Path(), as_json: opt.Json = False) -> None:
 
 def down(directory: App = Path()) -> None:
     """End what a rehearsal left running, for instance after it was killed."""
-    from fedkeel.flower.rehearsal.rehearsal import read_app, take_down  # noqa: PLC0415
+    from fedkeel.flower.rehearsal.rehearsal import read_app, take_down  # noqa: PLC0415  loads PyTorch
 
     read_app(directory)
     ended = take_down(directory)
@@ -163,8 +164,8 @@ def down(directory: App = Path()) -> None:
 
 def _configuration(directory: Path, settings: list[str], out: Path | None) -> tuple[list[str], RunConfig]:
     """Return the further settings, line by line, and all of them as read: mistakes show before any start."""
-    from fedkeel.flower.options import RunConfig, flattened  # noqa: PLC0415  heavy
-    from fedkeel.flower.rehearsal.rehearsal import read_app  # noqa: PLC0415
+    from fedkeel.flower.options import RunConfig, flattened  # noqa: PLC0415  loads PyTorch
+    from fedkeel.flower.rehearsal.rehearsal import read_app  # noqa: PLC0415  loads PyTorch
 
     given = flattened(read_app(directory))
     if "set" not in given:
@@ -219,9 +220,6 @@ def _described(server: ServerStatus, directory: Path, *, alive: bool) -> str:
 
 
 def _print_end(run_dir: Path) -> None:
-    from fedkeel.common.columns import SKIPPED  # noqa: PLC0415
-    from fedkeel.running.run_directory import read_rows  # noqa: PLC0415
-
     rows = read_rows(run_dir)
     last = rows[-1]
     scores = [

@@ -16,6 +16,7 @@ from fedkeel.cli import options as opt
 from fedkeel.common.errors import ConfigError
 from fedkeel.common.progress import console, plain_table
 from fedkeel.common.references import cited
+from fedkeel.experiments.expression import parse_method
 
 TABLE = Path(__file__).with_name("methods.json")
 _METHODS = "[bold]Examples[/]\n\nfedkeel methods\n\nfedkeel methods --json"
@@ -42,19 +43,19 @@ def methods(as_json: opt.Json = False) -> None:
         (
             one["name"],
             f"{one['down']['vectors']}/{one['up']['vectors']}",
-            str(one["memory"]["vectors"]),
+            str(one["client_state"]["vectors"]),
             str(one["gradients_per_step"]),
             one["idea"],
         )
         for one in json.loads(text)
     ]
-    table = plain_table(("method", "down/up", "memory", "gradients", "idea"), rows)
+    table = plain_table(("method", "down/up", "client state", "gradients", "idea"), rows)
     table.columns[-1].justify = "left"
     table.columns[-1].no_wrap = False
     screen = console()
     screen.print(table)
     screen.print(
-        "\nDown/up and memory count vectors of the model's size, gradients those of a local step."
+        "\nDown/up and client state count vectors of the model's size, gradients those of a local step."
         "\nOn any of them: relaxed(METHOD, beta=0.1), sharp(METHOD, rho=0.1), stages((METHOD, 0.5), METHOD)."
         "\nEquations and parameters: fedkeel explain METHOD. The papers for BibTeX: fedkeel cite METHOD",
         markup=False,
@@ -72,8 +73,7 @@ def explain(
     as_json: opt.Json = False,
 ) -> None:
     """Print a method as equations, read off its code, with what it sends, keeps and costs."""
-    from fedkeel.experiments.expression import parse_method  # noqa: PLC0415
-    from fedkeel.explain import explain as explained  # noqa: PLC0415  heavy
+    from fedkeel.explain import explain as explained  # noqa: PLC0415  loads PyTorch
 
     if (name is None) == (method is None):
         raise ConfigError(
@@ -88,8 +88,8 @@ def explain(
 
 def method_table() -> str:
     """Return the table of all methods as JSON, read off their code."""
-    from fedkeel.explain import explain_method  # noqa: PLC0415  heavy
-    from fedkeel.methods import METHODS  # noqa: PLC0415
+    from fedkeel.explain import explain_method  # noqa: PLC0415  loads PyTorch
+    from fedkeel.methods import METHODS  # noqa: PLC0415  loads PyTorch
 
     table = [
         {

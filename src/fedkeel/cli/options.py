@@ -21,12 +21,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, ge
 import typer
 
 from fedkeel.common.errors import ConfigError, FedkeelError
+from fedkeel.experiments.expression import parse_method, parse_split
 
 if TYPE_CHECKING:
     from fedkeel.experiments.experiment import Experiment
     from fedkeel.experiments.setting_table import Setting
 
-_DATA, _WORK, _RUN, _EXECUTION, _PILOT = "Data and model", "Local work", "The run", "Execution", "The pilot"
+_DATA, _WORK, _RUN, _EXECUTION = "Data and model", "Local work", "The run", "Execution"
+PILOT = "The pilot"
 _FAULTS = "When clients fail"
 
 File = Annotated[
@@ -49,15 +51,6 @@ Out = Annotated[
 ]
 _VALUES = typer.Option(metavar="A,B,…", help="Its values, separated by commas (or ; where they hold commas).")
 ValuesOrUsual = Annotated[str | None, _VALUES]
-TableColumns = Annotated[
-    str | None,
-    typer.Option(
-        "--columns",
-        metavar="A,B,…",
-        help="Columns of the table: score (by the measure), any measure, seconds, and rounds_to_target, "
-        "bytes_, gradients_ or seconds_to_target.",
-    ),
-]
 On = Annotated[
     Literal["ray"] | None,
     typer.Option(
@@ -66,33 +59,14 @@ On = Annotated[
         "system that its nodes share.",
     ),
 ]
-Scale = Annotated[
-    Literal["paper", "cpu", "smoke"],
-    typer.Option(help="paper: as printed; cpu: an hour or two on two cores; smoke: seconds."),
-]
-Reading = Annotated[
-    Literal["printed", "authors"],
-    typer.Option(
-        help="printed: the paper's text alone; authors: as public code of its authors, or of its baselines', "
-        "runs it."
-    ),
-]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 
-PilotRounds = Annotated[int, typer.Option(min=1, help="Rounds of the pilot.", rich_help_panel=_PILOT)]
-PilotPoints = Annotated[
-    int, typer.Option(min=2, help="Models of it that are measured.", rich_help_panel=_PILOT)
-]
-PilotClients = Annotated[
-    int, typer.Option(min=1, help="Clients that are measured, at most.", rich_help_panel=_PILOT)
-]
-PilotSamples = Annotated[int, typer.Option(min=1, help="Samples of each, at most.", rich_help_panel=_PILOT)]
 PilotOut = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR",
         help="Keep what is measured, to go on after an interruption; else nothing is kept.",
-        rich_help_panel=_PILOT,
+        rich_help_panel=PILOT,
     ),
 ]
 
@@ -226,8 +200,6 @@ def split_values(text: str) -> list[str]:
 
 def _what_instead(text: str) -> str:
     """Return how to give what stands where the file belongs: a method, a split, a setting."""
-    from fedkeel.experiments.expression import parse_method, parse_split  # noqa: PLC0415  heavy
-
     for option, parse in (("--method", parse_method), ("--split", parse_split)):
         with suppress(FedkeelError):
             parse(text)

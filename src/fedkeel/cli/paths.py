@@ -9,11 +9,8 @@ from pathlib import Path
 
 from fedkeel.common.errors import ConfigError, StorageError
 from fedkeel.common.jsonfiles import NotJson
-from fedkeel.common.tomlfile import read_sealed
-from fedkeel.experiments import COMPARISON_FILE, STUDY_FILE
+from fedkeel.experiments import COMPARISON_FILE, OUTCOME_TEXT, STUDY_FILE
 from fedkeel.running.run_reading import MANIFEST, METRICS
-from fedkeel.studies.description import planned_runs as count_planned
-from fedkeel.studies.description import read_description
 
 ROOT = Path("runs")
 
@@ -37,35 +34,10 @@ def run_directories(root: Path) -> Iterator[Path]:
     yield from sorted({path.parent for name in (MANIFEST, METRICS) for path in root.rglob(name)})
 
 
-def group_of(run: Path, root: Path) -> Path | None:
-    """Return the comparison, sweep or study below a root that a run belongs to: the outermost directory."""
-    above = list(run.relative_to(root).parents)[:-1]  # without the root itself
-    found = (root / part for part in reversed(above))
-    return next((path for path in found if kind_of_group(path) is not None), None)
-
-
-def kind_of_group(directory: Path) -> str | None:
-    """Return what a directory of several runs is: a comparison, a sweep, a study of some kind."""
-    return kind_of_study(directory) or ("comparison" if (directory / COMPARISON_FILE).exists() else None)
-
-
-def kind_of_study(directory: Path) -> str | None:
-    """Return which study a directory holds, None where it holds none or one that cannot be read."""
-    try:
-        return str(read_description(directory)["study"]) if (directory / STUDY_FILE).exists() else None
-    except StorageError:
-        return None
-
-
-def planned_runs(directory: Path) -> int | None:
-    """Return how many runs a study has when it is done; None where that is not written down."""
-    try:
-        if (directory / STUDY_FILE).exists():
-            return count_planned(read_description(directory))
-        table = read_sealed(directory / COMPARISON_FILE)
-        return len(table["methods"]) * len(table["seeds"])
-    except (OSError, StorageError, ValueError, KeyError, TypeError):
-        return None
+def studies_below(root: Path) -> list[Path]:
+    """Return the directories below a root that hold a study, sorted; of nested ones the outermost."""
+    found = {path.parent for name in (STUDY_FILE, COMPARISON_FILE, OUTCOME_TEXT) for path in root.rglob(name)}
+    return sorted(path for path in found - {root} if found.isdisjoint(path.parents))
 
 
 def refuse_columns(directory: Path, columns: str | None) -> None:

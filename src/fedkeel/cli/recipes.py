@@ -12,9 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 from fedkeel.cli import options as opt
+from fedkeel.cli.studies import takes_settings
 from fedkeel.common.progress import as_lines, console, shown_time
 from fedkeel.papers.recipes import all_recipes, find_recipe
-from fedkeel.papers.recipes.recipe import CPU, PAPER, PRINTED, SMOKE
+from fedkeel.papers.recipes.recipe import CPU, PAPER, SMOKE
+from fedkeel.papers.reproduce.estimate import needs
+from fedkeel.papers.reproduce.study import RecipeStudy
 
 if TYPE_CHECKING:
     from fedkeel.papers.recipes.recipe import Recipe
@@ -81,20 +84,20 @@ def recipes(context: typer.Context, as_json: opt.Json = False) -> None:
     )
 
 
+@takes_settings(RecipeStudy, "reading", "scale")
 def show(
     name: Annotated[str, typer.Argument(help="Recipe, as fedsagd/table2.")],
-    reading: opt.Reading = PRINTED,
-    scale: opt.Scale = "cpu",
     as_json: opt.Json = False,
+    **asked: str,
 ) -> None:
     """Show one recipe: settings, the paper's table, claims, assumptions, scales, similarity numbers."""
-    recipe = find_recipe(name).read(reading)
+    recipe = find_recipe(name).read(asked["reading"])
     if as_json:
         print(json.dumps(_facts(recipe, whole=True), ensure_ascii=False, indent=2))
         return
-    from fedkeel.papers.reproduce.judging import judge_in_paper  # noqa: PLC0415  heavy
-    from fedkeel.papers.reproduce.page import reading_note  # noqa: PLC0415
-    from fedkeel.papers.reproduce.similarity import why_decisive  # noqa: PLC0415
+    from fedkeel.papers.reproduce.judging import judge_in_paper  # noqa: PLC0415  loads PyTorch
+    from fedkeel.papers.reproduce.page import reading_note  # noqa: PLC0415  loads PyTorch
+    from fedkeel.papers.reproduce.similarity import why_decisive  # noqa: PLC0415  loads PyTorch
 
     other = "".join(f"; also: --reading {one}" for one in recipe.readings if one != recipe.reading)
     lines = [f"{recipe.name}: {recipe.title}"]
@@ -118,17 +121,17 @@ def show(
         missing = "".join(f"; missing: {what}" for what in found["missing"])
         needed = f"{_shown_needs(found)}, {one.seeds} seeds{missing}"
         lines.append(f"- {scale_name}: {needed}: {one.note}")
-    lines += ["", *_similarity(recipe, scale)]
+    lines += ["", *_similarity(recipe, asked["scale"])]
     console().print("\n".join(lines), markup=False, soft_wrap=True)
 
 
 def _similarity(recipe: Recipe, scale: str) -> list[str]:
     """Return how like the paper's experiment a scale is."""
-    from fedkeel.papers.reproduce.outcome import (  # noqa: PLC0415  heavy
+    from fedkeel.papers.reproduce.outcome import (  # noqa: PLC0415  loads PyTorch
         SIMILARITY_HEADINGS,
         similarity_rows,
     )
-    from fedkeel.papers.reproduce.similarity import compare_all  # noqa: PLC0415
+    from fedkeel.papers.reproduce.similarity import compare_all  # noqa: PLC0415  loads PyTorch
 
     rows = similarity_rows(compare_all(recipe, recipe.scale(scale)))
     if not rows:
@@ -141,8 +144,6 @@ def _similarity(recipe: Recipe, scale: str) -> list[str]:
 
 
 def _needs(recipe: Recipe, scale_name: str) -> dict[str, Any]:
-    from fedkeel.papers.reproduce.estimate import needs  # noqa: PLC0415
-
     return needs(recipe, scale_name)._asdict()
 
 
@@ -168,7 +169,7 @@ def _facts(recipe: Recipe, *, whole: bool = False) -> dict[str, Any]:
         },
     }
     if whole:
-        from fedkeel.papers.reproduce.similarity import compare_all, decisive  # noqa: PLC0415  heavy
+        from fedkeel.papers.reproduce.similarity import compare_all, decisive  # noqa: PLC0415  loads PyTorch
 
         facts["decided_by"] = {claim.text: list(decisive(claim, recipe)) for claim in recipe.claims}
         facts["similarity"] = {

@@ -10,6 +10,7 @@ import typer
 
 from fedkeel.cli.paths import refuse_directory
 from fedkeel.common.errors import ConfigError, StorageError
+from fedkeel.common.files import storage_errors, write_durably
 from fedkeel.common.progress import console
 
 if TYPE_CHECKING:
@@ -26,11 +27,11 @@ _EXPORT = """[bold]Examples[/]
 
 fedkeel export runs/mine > rounds.csv
 
-fedkeel export runs/compare --format latex > table.tex
+fedkeel export runs/compare --out table.tex
 
 fedkeel export runs/compare --table clients --out clients.csv
 
-fedkeel export runs/first runs/second --format parquet --out rounds.parquet"""
+fedkeel export runs/first runs/second --out rounds.parquet"""
 
 Directories = Annotated[
     list[Path],
@@ -40,6 +41,7 @@ Directories = Annotated[
 ]
 Format = Literal["csv", "parquet", "latex", "markdown"]
 Which = Literal["rounds", "scores", "clients"]
+_FORMATS: dict[str, Format] = {".tex": "latex", ".md": "markdown", ".parquet": "parquet"}
 
 
 def register(app: typer.Typer) -> None:
@@ -59,8 +61,8 @@ def report(
     ] = None,
 ) -> None:
     """Write the page of runs, comparisons, sweeps, studies or recipes: one file that needs no network."""
-    from fedkeel.directories.pages import document_of  # noqa: PLC0415  heavy
-    from fedkeel.report.page.rendering import write_page  # noqa: PLC0415
+    from fedkeel.directories.pages import document_of  # noqa: PLC0415  pydantic takes its time
+    from fedkeel.report.page.rendering import write_page  # noqa: PLC0415  pydantic takes its time
 
     refuse_directory(out, "--out")
     alone = directories[0] / "page.html" if len(directories) == 1 else Path("report.html")
@@ -70,11 +72,15 @@ def report(
 
 def export(
     directories: Directories,
-    format: Annotated[Format, typer.Option(help="Of what kind the file is.")] = "csv",
+    format: Annotated[
+        Format | None,
+        typer.Option(help="Of what kind the file is; by default what the name of --out ends with, else csv."),
+    ] = None,
     table: Annotated[
         Which | None,
         typer.Option(
-            help="Every round, the scores, or clients; by default rounds, in LaTeX and Markdown scores."
+            help="Every round, the scores, or clients; by default rounds. In LaTeX and Markdown, and of what "
+            "keeps no rounds, scores."
         ),
     ] = None,
     out: Annotated[
@@ -82,16 +88,18 @@ def export(
     ] = None,
 ) -> None:
     """Write the numbers of runs for other programs: CSV, Parquet, or tables in LaTeX and Markdown."""
-    from fedkeel.common.files import storage_errors, write_durably  # noqa: PLC0415
-    from fedkeel.directories.pages import document_of, runs_of  # noqa: PLC0415  heavy
-    from fedkeel.report import export as write  # noqa: PLC0415
+    from fedkeel.directories.pages import document_of, runs_of  # noqa: PLC0415  pydantic takes its time
+    from fedkeel.report import export as write  # noqa: PLC0415  pydantic takes its time
 
-    written = format in ("latex", "markdown")
-    which = table or ("scores" if written else "rounds")
-    if written and which != "scores":
-        raise ConfigError(f"--table {which} --format {format}: only scores are a table for papers: take csv")
+    if format is None:
+        format = "csv" if out is None else _FORMATS.get(out.suffix, "csv")
     if format == "parquet" and out is None:
         raise ConfigError("--format parquet: a file that cannot be printed: name it with --out")
+    written = format in ("latex", "markdown")
+    runs = [] if written or table == "scores" else runs_of(directories)
+    which = table or ("rounds" if runs else "scores")
+    if written and which != "scores":
+        raise ConfigError(f"--table {which} --format {format}: only scores are a table for papers: take csv")
     if which == "scores":
         if format == "parquet":
             raise ConfigError(
@@ -101,7 +109,6 @@ def export(
         make = {"csv": write.table_to_csv, "latex": write.to_latex, "markdown": write.to_markdown}
         text = make[format](scores)
     else:
-        runs = runs_of(directories)
         records = write.round_records(runs) if which == "rounds" else write.client_records(runs)
         if not records:
             raise StorageError(f"{directories[0]}: {_NOTHING[which]}")

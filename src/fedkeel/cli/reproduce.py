@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedkeel.cli import options as opt
-from fedkeel.cli.studies import Parallel, at_once, carry_out, line_given
+from fedkeel.cli.studies import Parallel, at_once, carry_out, line_given, takes_settings
 from fedkeel.common.errors import ConfigError
 from fedkeel.common.progress import as_lines, console, shown_time
 from fedkeel.experiments.placement import Placement
-from fedkeel.papers.recipes.recipe import PRINTED
+from fedkeel.papers.reproduce.estimate import job_seconds, needs, plan_seconds
 from fedkeel.papers.reproduce.study import RecipeStudy
 
 if TYPE_CHECKING:
     from fedkeel.papers.reproduce.plan import RecipePlan
 
 OUT = Path("runs") / "reproduce"
-_FIELDS = RecipeStudy.model_fields
 _EPILOG = (
     "[bold]Examples[/]\n\n{}\n\nRun the same line again to go on: finished runs are not repeated, and "
     "recipes that need the same runs share them."
@@ -32,53 +31,36 @@ def register(app: typer.Typer) -> None:
     app.command(epilog=_EPILOG.format("\n\n".join(RecipeStudy.examples)))(reproduce)
 
 
+@takes_settings(RecipeStudy)
 def reproduce(
     name: Annotated[str, typer.Argument(help="Recipe, as fedsagd/table2; `fedkeel recipes` lists them.")],
-    scale: opt.Scale = "cpu",
-    reading: opt.Reading = PRINTED,
-    only: Annotated[str | None, typer.Option(metavar="SETUP,…", help=_FIELDS["only"].description)] = None,
-    methods: Annotated[str | None, typer.Option(metavar="ROW,…", help=_FIELDS["methods"].description)] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, metavar="N", help=_FIELDS["seeds"].description)] = None,
     parallel: Parallel = None,
     on: opt.On = None,
-    address: Annotated[str | None, typer.Option(help=_FIELDS["address"].description)] = None,
-    device: Annotated[str | None, typer.Option(help=_FIELDS["device"].description)] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be run and how long, and run nothing.")
     ] = False,
     out: Annotated[
         Path, typer.Option(help="Directory of all recipes' runs; what they share is run once.")
     ] = OUT,
-    histories: Annotated[Path | None, typer.Option(help=_FIELDS["histories"].description)] = None,
     as_json: opt.Json = False,
+    **asked: Any,
 ) -> None:
     """Run a table or figure of a paper: its numbers beside ours, each claim judged, and a page."""
+    address, device = asked["address"], asked["device"]
     if address is not None and on is None:
         raise ConfigError(f"--address {address}: it is that of --on ray: give both, or none")
-    study = RecipeStudy.of(
-        recipe=name,
-        scale=scale,
-        reading=reading,
-        only=only,
-        methods=methods,
-        seeds=seeds,
-        address=address,
-        device=device,
-        histories=None if histories is None else str(histories),
-    )
+    study = RecipeStudy.of(recipe=name, **asked)
     workers = at_once(parallel, device)
     if dry_run:
         _print_dry_run(study, study.plan(out), workers, as_json=as_json)
         return
-    directory = study.plan(out).directory
     placement = Placement(workers, on, address)
-    carry_out(study, directory, placement, as_json=as_json, line=line_given(out))
+    carry_out(study, study.plan(out).directory, placement, as_json=as_json, line=line_given(out))
 
 
 def _print_dry_run(study: RecipeStudy, plan: RecipePlan, workers: int, *, as_json: bool) -> None:
-    from fedkeel.papers.reproduce.carrying_out import there  # noqa: PLC0415  heavy
-    from fedkeel.papers.reproduce.estimate import job_seconds, needs, plan_seconds  # noqa: PLC0415
-    from fedkeel.papers.reproduce.outcome import (  # noqa: PLC0415
+    from fedkeel.papers.reproduce.carrying_out import there  # noqa: PLC0415  loads PyTorch
+    from fedkeel.papers.reproduce.outcome import (  # noqa: PLC0415  loads PyTorch
         SIMILARITY_HEADINGS,
         similarity_of,
         similarity_rows,

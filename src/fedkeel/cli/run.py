@@ -11,11 +11,18 @@ import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
+from fedkeel.cli.studies import go_on, option_of
 from fedkeel.common.columns import shown_events
 from fedkeel.common.errors import ClientFailed, ConfigError, Diverged, FedkeelError, Stopped, StorageError
 from fedkeel.common.progress import RunProgress, console, shown_time
-from fedkeel.directories.kinds import KeptStudy, kept_study, way_on
+from fedkeel.directories.kinds import KeptStudy, kept_study
 from fedkeel.experiments.experiment import Experiment
+from fedkeel.experiments.expression import spell_method
+from fedkeel.report.tables import best_round, cost_to, shown_best
+from fedkeel.report.target_costs import shown_bytes
+from fedkeel.running.run_directory import read_manifest, read_rows
+from fedkeel.settings.options import FaultOptions
+from fedkeel.studies.comparison import Comparison
 
 if TYPE_CHECKING:
     from fedkeel.running.result import Result
@@ -66,7 +73,7 @@ def run(experiment: Experiment, out: opt.Out = None, as_json: opt.Json = False) 
 def resume(
     directory: opt.Directory,
     rounds: Annotated[int | None, typer.Option(min=1, help="Go on to this many rounds in all.")] = None,
-    columns: opt.TableColumns = None,
+    columns: Annotated[str | None, option_of(Comparison, "columns")] = None,
     changes: Annotated[
         list[str] | None,
         typer.Option(
@@ -83,7 +90,6 @@ def resume(
         _go_on(study, rounds, columns, changes, as_json=as_json)
         return
     paths.refuse_columns(directory, columns)
-    from fedkeel.running.run_directory import read_manifest, read_rows  # noqa: PLC0415
 
     manifest, experiment = read_manifest(directory), Experiment.load(directory)
     rounds = rounds or max(experiment.rounds, manifest["rounds"], len(read_rows(directory)))
@@ -95,19 +101,15 @@ def _go_on(
     kept: KeptStudy, rounds: int | None, columns: str | None, settings: list[str] | None, *, as_json: bool
 ) -> None:
     """Go on with a study of several runs."""
-    from fedkeel.cli.studies import go_on  # noqa: PLC0415  heavy
-
     if settings:
         raise ConfigError(f"--set {settings[0]}: {kept.directory} is a {kept.kind}; --set is for single runs")
     if kept.plan is None:
-        raise StorageError(f"{kept.directory}: {way_on(kept.directory, kept.kind)}")
+        raise StorageError(f"{kept.directory}: {kept.way_on()}")
     go_on(kept, rounds=rounds, columns=columns, as_json=as_json)
 
 
 def _of_faults(settings: list[str]) -> list[str]:
     """Refuse settings that would make a run that goes on another one."""
-    from fedkeel.settings.options import FaultOptions  # noqa: PLC0415
-
     for setting in settings:
         key = setting.partition("=")[0].strip()
         if key not in FaultOptions.model_fields:
@@ -119,9 +121,6 @@ def _of_faults(settings: list[str]) -> list[str]:
 
 
 def _train(experiment: Experiment, directory: Path, *, resuming: bool, as_json: bool) -> None:
-    from fedkeel.experiments.expression import spell_method  # noqa: PLC0415
-    from fedkeel.running.run_directory import read_rows  # noqa: PLC0415
-
     name = f"{spell_method(experiment.method)}, seed {experiment.seed}"
     command = f"fedkeel resume {shlex.quote(str(directory))}{f' --rounds {experiment.rounds}' * resuming}"
     before = len(read_rows(directory)) if resuming else 0
@@ -175,14 +174,12 @@ def _without_python(problem: ConfigError) -> ConfigError:
 
 def summarise(experiment: Experiment, result: Result, directory: Path) -> dict[str, Any]:
     """Return what a run came to, for people and programs."""
-    from fedkeel.report.tables import best_round, cost_to  # noqa: PLC0415
-
     rows = result.history
     last = rows[-1]
     cost = cost_to(rows, experiment.target)
     return {
         "directory": str(directory),
-        "method": repr(experiment.algorithm()),
+        "method": repr(experiment.make_method()),
         "rounds": len(rows),
         "loss": last["loss"],
         "accuracy": last["accuracy"],
@@ -202,9 +199,6 @@ def summarise(experiment: Experiment, result: Result, directory: Path) -> dict[s
 
 
 def _print(name: str, found: dict[str, Any]) -> None:
-    from fedkeel.report.tables import shown_best  # noqa: PLC0415
-    from fedkeel.report.target_costs import shown_bytes  # noqa: PLC0415
-
     sent = shown_bytes(found["bytes_down"] + found["bytes_up"])
     parts = [f"accuracy {_percent(found['accuracy'])}"] if found["loss"] is not None else []
     parts += [f"{key} {_percent(value)}" for key, value in found["accuracies"].items()]

@@ -1,11 +1,13 @@
-"""`fedkeel runs`: what is kept below a directory, read without PyTorch; a comparison is one entry."""
+"""`fedkeel runs`: what is kept below a directory; a comparison, a sweep or a study is one entry.
+
+Runs and comparisons are read without PyTorch; which runs some of the studies have is not known without it.
+"""
 
 from __future__ import annotations
 
 import json
 import statistics
 from collections.abc import Mapping
-from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,8 +16,10 @@ import typer
 from fedkeel.cli import options as opt
 from fedkeel.cli import paths
 from fedkeel.common import tomlfile
-from fedkeel.common.errors import StorageError
+from fedkeel.common.errors import FedkeelError, StorageError
 from fedkeel.common.progress import console, plain_table
+from fedkeel.directories.kinds import KeptStudy, kept_study
+from fedkeel.report.tables import curve
 from fedkeel.running.run_directory import read_manifest, read_rows
 
 _EXAMPLES = """[bold]Examples[/]
@@ -42,9 +46,11 @@ def runs(
 ) -> None:
     """List the runs below a directory: how far they are and how well they do.
 
-    The runs of a comparison, a sweep or a study are one entry: its best accuracy is a mean over seeds.
+    A comparison, a sweep or a study is one entry: its best accuracy is a mean over seeds.
     """
-    found = [_entry(group, list(members)) for group, members in _grouped(directory, unfold=unfold)]
+    found = [run_line(path) for path in paths.run_directories(directory)]
+    if not unfold:
+        found = _with_studies(found, directory)
     if as_json:
         print(json.dumps(found, ensure_ascii=False, indent=2))
     elif not found:
@@ -53,40 +59,91 @@ def runs(
         console().print(plain_table(_HEADINGS, [_cells(line) for line in found]))
 
 
-def _grouped(root: Path, *, unfold: bool) -> Any:
-    """Return the runs below a root, each by itself or together with all others of its group."""
+def _with_studies(lines: list[dict[str, Any]], root: Path) -> list[dict[str, Any]]:
+    """Return a line for each study below a root in place of those of its runs; all by their directories."""
+    found, left = [], {Path(line["directory"]): line for line in lines}
+    for directory in paths.studies_below(root):
+        try:
+            kept = kept_study(directory)
+            if kept is None:
+                continue
+            own = {path: line for path, line in left.items() if path.is_relative_to(directory)}
+            found.append(_study_line(kept, own))
+        except FedkeelError as problem:
+            found.append({"directory": str(directory), "kind": "study", "state": f"unreadable: {problem}"})
+        else:
+            left = {path: line for path, line in left.items() if path not in own}
+    return sorted([*found, *left.values()], key=lambda line: Path(line["directory"]))
 
-    def group(path: Path) -> Path:
-        return path if unfold else paths.group_of(path, root) or path
 
-    return groupby(sorted(paths.run_directories(root), key=lambda path: (group(path), path)), key=group)
-
-
-def _entry(group: Path, members: list[Path]) -> dict[str, Any]:
-    """Return what the list says of a run or of a group of runs."""
-    if members == [group]:
-        return run_line(group)
-    lines = [run_line(path) for path in members]
-    readable = [line for line in lines if "method" in line]
-    kind = paths.kind_of_group(group)
-    scores: dict[str, list[float]] = {}
-    for path, line in zip(members, lines, strict=True):
-        if line.get("accuracy") is not None:
-            part = path.relative_to(group).parts[0]
-            scores.setdefault(line["name"] if kind == "comparison" else part, []).append(line["accuracy"])
-    best = max(scores, key=lambda name: statistics.fmean(scores[name]), default=None)
-    finished = sum(line["state"].startswith(("finished", "stopped early")) for line in lines)
-    return {
-        "directory": str(group),
-        "kind": kind,
+def _study_line(kept: KeptStudy, lines: dict[Path, dict[str, Any]]) -> dict[str, Any]:
+    """Return what the list says of a study, whose runs below its directory have these lines."""
+    study = None if kept.plan is None else kept.study(checked=False)
+    runs = {} if study is None else {run.directory: run for run in study.runs(kept.directory)}
+    readable = [line for line in lines.values() if "method" in line]
+    found = {
+        "directory": str(kept.directory),
+        "kind": kept.kind,
         "methods": list(dict.fromkeys(line["name"] for line in readable)),
         "data": next((line["data"] for line in readable), None),
         "seeds": sorted({line["seed"] for line in readable}),
         "rounds_planned": max((line["rounds_planned"] for line in readable), default=None),
-        "best": None if best is None else {"name": best, "accuracy": statistics.fmean(scores[best])},
-        "state": f"{finished} of {paths.planned_runs(group) or len(lines)} runs finished",
-        "runs": lines,
+        "best": _best(kept.directory, runs, lines),
+        "state": _old_state(kept, lines),
+        "runs": list(lines.values()),
     }
+    if study is None:
+        return found
+    asked = study.experiment
+    if study.has_experiment and hasattr(study, "methods"):
+        found["methods"] = list(study.methods)
+    if study.has_experiment and not readable:  # its runs keep no rows: what is known is in its plan
+        found["methods"] = found["methods"] or [asked.method]
+        found |= {"data": asked.data.name, "seeds": list(study.all_seeds)}
+        found["rounds_planned"] = None if "rounds" in study.without else asked.rounds
+    if all(hasattr(run, "finished") for run in runs.values()):
+        done = sum(_is_done(run, lines) for run in runs.values())
+    else:  # the trials of a search: how they ended is written when all have
+        done = 0 if study.read(kept.directory) is None else len(runs)
+    found["state"] = _counted(done, len(runs))
+    return found
+
+
+def _old_state(kept: KeptStudy, lines: Mapping[Path, Mapping[str, Any]]) -> str:
+    """Return how far a study of version 0.1 is, as far as its files tell."""
+    if kept.kind == "recipe" or (kept.directory / f"{kept.kind.removesuffix(' study')}.json").exists():
+        return "finished"
+    return _counted(sum(map(_is_finished, lines.values())), len(lines)) if lines else "of version 0.1"
+
+
+def _best(
+    directory: Path, runs: Mapping[Path, Any], lines: Mapping[Path, Mapping[str, Any]]
+) -> dict[str, Any] | None:
+    """Return which of a study's methods, values or combinations does best, by the mean over its runs."""
+    scores: dict[str, list[float]] = {}
+    for path, line in lines.items():
+        if line.get("accuracy") is not None:
+            run = runs.get(path) or runs.get(path.parent)  # the run of a study may keep another in it
+            label = getattr(run, "label", path.relative_to(directory).parts[0])
+            scores.setdefault(label, []).append(line["accuracy"])
+    if not scores:
+        return None
+    name = max(scores, key=lambda label: statistics.fmean(scores[label]))
+    return {"name": name, "accuracy": statistics.fmean(scores[name])}
+
+
+def _counted(done: int, runs: int) -> str:
+    return f"{done} of {runs} run{'s' * (runs != 1)} finished"
+
+
+def _is_done(run: Any, lines: Mapping[Path, dict[str, Any]]) -> bool:
+    """Tell whether a run of a study is finished; one without a line keeps no rows, or lies elsewhere."""
+    line = lines.get(run.directory)
+    return run.finished() is not None if line is None else _is_finished(line)
+
+
+def _is_finished(line: Mapping[str, Any]) -> bool:
+    return str(line["state"]).startswith(("finished", "stopped early"))
 
 
 def run_line(path: Path) -> dict[str, Any]:
@@ -99,8 +156,6 @@ def run_line(path: Path) -> dict[str, Any]:
 
 def described(path: Path, manifest: Mapping[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what the list says of a run with this manifest and these rows."""
-    from fedkeel.report.tables import curve  # noqa: PLC0415
-
     points = curve(rows)
     return {
         "directory": str(path),
@@ -159,9 +214,9 @@ def _group_cells(line: dict[str, Any]) -> tuple[str, ...]:
     best, seeds = line["best"], line["seeds"]
     return (
         line["directory"],
-        _shortened(f"{line['kind']}: {', '.join(line['methods'])}"),
+        _shortened(": ".join(filter(None, (line["kind"], ", ".join(line["methods"]))))),
         line["data"] or "—",
-        f"{len(seeds)} seeds" if len(seeds) != 1 else str(seeds[0]),
+        "—" if not seeds else str(seeds[0]) if len(seeds) == 1 else f"{len(seeds)} seeds",
         str(line["rounds_planned"] or "—"),
         "—" if best is None else f"{_shortened(best['name'], 24)} {100 * best['accuracy']:.1f} %",
         line["state"],

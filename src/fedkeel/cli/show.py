@@ -14,13 +14,17 @@ from fedkeel.cli import options as opt
 from fedkeel.cli import paths
 from fedkeel.cli.clients import show_clients
 from fedkeel.cli.runs import described
+from fedkeel.cli.studies import option_of
 from fedkeel.common.columns import shown_events
 from fedkeel.common.errors import StorageError
 from fedkeel.common.progress import console, shown_time
-from fedkeel.directories.kinds import KeptStudy, kept_study, way_on
+from fedkeel.directories.kinds import KeptStudy, kept_study
 from fedkeel.experiments import PAGE_FILE
-from fedkeel.report.tables import UNFINISHED
+from fedkeel.report.tables import UNFINISHED, best_round, curve, shown_best
+from fedkeel.report.target_costs import shown_bytes
+from fedkeel.report.terminal import print_document
 from fedkeel.running.run_directory import check_end, read_manifest, read_rows, read_timings
+from fedkeel.studies.comparison import Comparison
 
 _EXAMPLES = "[bold]Examples[/]\n\n"
 _SHOW = (
@@ -41,7 +45,7 @@ def show(
     per_client: Annotated[
         bool, typer.Option("--per-client", help="How its model does client by client.")
     ] = False,
-    columns: opt.TableColumns = None,
+    columns: Annotated[str | None, option_of(Comparison, "columns")] = None,
     as_json: opt.Json = False,
 ) -> None:
     """Show a run: its settings, its curve, what it cost; of a comparison or sweep its table and verdict."""
@@ -69,9 +73,6 @@ def _whole(directory: Path) -> dict[str, Any]:
 
 
 def _show_run(directory: Path, found: Mapping[str, Any]) -> None:
-    from fedkeel.report.tables import best_round, curve, shown_best  # noqa: PLC0415
-    from fedkeel.report.target_costs import shown_bytes  # noqa: PLC0415
-
     rows, manifest = found["rows"], found["manifest"]
     facts = [
         ("method", found["method"]),
@@ -138,17 +139,12 @@ def _spark(values: list[float]) -> str:
 
 def _show_study(kept: KeptStudy, columns: str | None, *, as_json: bool) -> None:
     """Print what a study came to, or what its runs say so far."""
-    from fedkeel.directories.pages import study_document  # noqa: PLC0415  heavy
-    from fedkeel.report.terminal import print_document  # noqa: PLC0415
+    from fedkeel.directories.pages import study_document  # noqa: PLC0415  pydantic takes its time
 
     document = study_document(kept, columns)
     quoted = shlex.quote(str(kept.directory))
     if document is None:
-        if kept.plan is None:
-            raise StorageError(f"{kept.directory}: {way_on(kept.directory, kept.kind)}")
-        raise StorageError(
-            f"{kept.directory}: this {kept.kind} is not finished: `fedkeel resume {quoted}` goes on"
-        )
+        raise StorageError(f"{kept.directory}: {kept.way_on()}")
     if as_json:
         _print_json(document.numbers)
         return

@@ -11,8 +11,10 @@ import typer
 
 from fedkeel.cli import options as opt
 from fedkeel.common.errors import ConfigError
+from fedkeel.common.files import storage_errors
 from fedkeel.common.progress import console
 from fedkeel.experiments.experiment import Experiment
+from fedkeel.report.page.rendering import render
 
 if TYPE_CHECKING:
     from fedkeel.report.splits import SplitCounts
@@ -38,9 +40,7 @@ def split(
     as_json: opt.Json = False,
 ) -> None:
     """Draw a split: clients across, classes down, darker for more samples."""
-    from fedkeel.common.files import storage_errors  # noqa: PLC0415  heavy
-    from fedkeel.report import splits as draw  # noqa: PLC0415
-    from fedkeel.report.page.rendering import render  # noqa: PLC0415
+    from fedkeel.report import splits as draw  # noqa: PLC0415  loads PyTorch
 
     kinds: dict[str, Callable[[SplitCounts], str | bytes]] = {
         ".html": lambda counts: render(draw.as_document(counts)),

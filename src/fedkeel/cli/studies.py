@@ -72,11 +72,37 @@ def command_of(study: type[Study]) -> Callable[..., None]:
     return opt.takes_experiment(leave_out=dropped, show=opt.TRAINING if study.shows_training else ())(command)
 
 
-def parameter_of(study: type[Study], name: str, how: AskedSetting) -> inspect.Parameter:
+def takes_settings(
+    study: type[Study], *names: str, panel: str | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command settings of a study as options, by default all: it takes them as keywords.
+
+    Those with a panel of their own come last in its help.
+    """
+    how = asked_settings(study)
+    options = [parameter_of(study, name, how[name], panel) for name in names or how]
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        declared = inspect.signature(command, eval_str=True).parameters.values()
+        own = [
+            one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for one in declared
+            if one.kind is not one.VAR_KEYWORD
+        ]
+        needed = [one for one in own if one.default is one.empty]
+        others = [one for one in own if one.default is not one.empty]
+        rest = [*options, *others] if panel is None else [*others, *options]
+        command.__signature__ = inspect.Signature([*needed, *rest])  # type: ignore[attr-defined]
+        return command
+
+    return decorate
+
+
+def parameter_of(
+    study: type[Study], name: str, how: AskedSetting, panel: str | None = None
+) -> inspect.Parameter:
     """Return a setting of a study as what typer makes an option of."""
     field = study.model_fields[name]
-    flag = how.flag or f"--{name.replace('_', '-')}"
-    least = next((limit.ge for limit in field.metadata if getattr(limit, "ge", None) is not None), None)
     numbers = how.many and "int" in str(field.annotation)
     kind: Any = (list[int] if numbers else list[str]) if how.many else str if how.listed else field.annotation
     default: Any = field.get_default()
@@ -86,12 +112,20 @@ def parameter_of(study: type[Study], name: str, how: AskedSetting) -> inspect.Pa
         kind, default = kind | None, None
     if name == "over":
         kind = list[str]  # repeatable, so that what is meant for `tune` is told
-    option = typer.Option(
-        flag, metavar=how.metavar, help=field.description, min=0 if numbers else None if how.many else least
-    )
+    option = option_of(study, name, panel)
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option]
     )
+
+
+def option_of(study: type[Study], name: str, panel: str | None = None) -> Any:
+    """Return how a setting of a study is written as an option, and what its help says."""
+    field, how = study.model_fields[name], asked_settings(study)[name]
+    least = next((limit.ge for limit in field.metadata if getattr(limit, "ge", None) is not None), None)
+    if how.many:
+        least = 0 if "int" in str(field.annotation) else None
+    flag = how.flag or f"--{name.replace('_', '-')}"
+    return typer.Option(flag, metavar=how.metavar, help=field.description, min=least, rich_help_panel=panel)
 
 
 def at_once(parallel: int | None, device: str | None) -> int:

@@ -12,6 +12,7 @@ import typer
 
 from fedkeel.cli import paths
 from fedkeel.common.errors import ConfigError, StorageError
+from fedkeel.web.guarding import Guard
 
 _NICENESS = 5  # training beside it goes first
 _EXAMPLES = """[bold]Examples[/]
@@ -42,9 +43,8 @@ def watch(
 
     The address has a random token, without which nothing is answered. Nothing is sent elsewhere.
     """
-    from fedkeel.web.guarding import Guard  # noqa: PLC0415
     from fedkeel.web.server import serve  # noqa: PLC0415  an extra
-    from fedkeel.web.watching import Watch  # noqa: PLC0415
+    from fedkeel.web.watching import Watch  # noqa: PLC0415  pydantic takes its time
 
     if not directory.is_dir():
         raise StorageError(f"{directory}: there is no such directory; runs are kept below runs/ by default")

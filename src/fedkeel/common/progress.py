@@ -223,17 +223,6 @@ class RunProgress:
         elif self.live is None and self._line_is_due():
             self._print(f"{self._about(index)}{self._left(', {} left')}")
 
-    def follow(self, index: int, row: Mapping[str, Any]) -> None:
-        """Show the last round of one of several runs that go on side by side."""
-        if self.done[index] == row["round"] + 1:
-            return
-        self.current, self.states[index] = index, _RUNNING
-        self._note(index, row)
-        if self.notebook is not None:
-            self.notebook.show(*self._overall(), self._about(index))
-        elif self.live is None and self._line_is_due():
-            self._print(self._about(index))
-
     def end(
         self, index: int, state: str, accuracy: float | None, *, rounds: int | None = None, keep: bool = False
     ) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fedkeel.common.errors import StorageError
+from fedkeel.common.errors import FedkeelError, StorageError
 from fedkeel.experiments import COMPARISON_FILE, OUTCOME_TEXT, STUDY_FILE
 from fedkeel.studies.description import read_description
 
@@ -28,9 +29,6 @@ STUDIES = {
 }
 
 
-_OLD_COMMANDS = {"sweep": "sweep", "search": "tune"}
-
-
 @cache
 def study_class(kind: str) -> type[Study]:
     """Return the class of a kind."""
@@ -40,13 +38,17 @@ def study_class(kind: str) -> type[Study]:
 
 
 class KeptStudy(NamedTuple):
-    """A study in a directory: what it is, and its plan, None where version 0.1 kept none."""
+    """A study in a directory: what it is, and its plan, None where version 0.1 kept none.
+
+    A method or seed of a study may have a description of its own below it: `whole` is then the study.
+    """
 
     kind: str
     directory: Path
     plan: dict[str, object] | None
     command: str | None = None
     placement: dict[str, Any] | None = None
+    whole: KeptStudy | None = None
 
     def study(self, *, checked: bool = True) -> Study:
         """Return it; unchecked it takes no PyTorch."""
@@ -57,6 +59,27 @@ class KeptStudy(NamedTuple):
                 f"{self.directory / STUDY_FILE}: its plan cannot be read ({problem}): give the line again "
                 "that began it, with --out"
             ) from None
+
+    def way_on(self) -> str:
+        """Say how to go on with it, where it has nothing to show."""
+        begun = self.whole or self
+        on = f"`fedkeel resume {shlex.quote(str(begun.directory))}` goes on"
+        if self.whole is not None:
+            part = f"is part of the study in {begun.directory}"
+            return f"{part}, which {begun.way_on()}" if begun.plan is None else f"{part}: {on}"
+        if self.plan is not None:
+            return f"this {self.kind} is not finished: {on}"
+        line = f"`fedkeel {study_class(self.kind).command}` line and --out {self.directory}"
+        return f"holds {'an' if self.kind[0] in 'aeiou' else 'a'} {self.kind}: go on with the same {line}"
+
+
+def planned_runs(directory: Path) -> int | None:
+    """Return how many runs the study in a directory has when it is done; None where that is not known."""
+    try:
+        kept = kept_study(directory)
+        return None if kept is None or kept.plan is None else len(kept.study(checked=False).runs(directory))
+    except FedkeelError:
+        return None
 
 
 def kept_study(directory: Path) -> KeptStudy | None:
@@ -70,9 +93,10 @@ def kept_study(directory: Path) -> KeptStudy | None:
                 f"{directory / STUDY_FILE}: there is no kind {found['study']!r}: restore it, or choose "
                 "another directory"
             )
-        return KeptStudy(
+        kept = KeptStudy(
             found["study"], directory, found.get("plan"), found.get("command"), found.get("placement")
         )
+        return kept if kept.plan is not None else kept._replace(whole=_whole(kept))
     if (directory / COMPARISON_FILE).exists():
         from fedkeel.studies.comparison import read_old_comparison  # noqa: PLC0415  heavy
 
@@ -80,8 +104,10 @@ def kept_study(directory: Path) -> KeptStudy | None:
     return None
 
 
-def way_on(directory: Path, kind: str) -> str:
-    """Say how to go on with an old study."""
-    command = _OLD_COMMANDS.get(kind, f"study {kind.removesuffix(' study')}")
-    article = "an" if kind[0] in "aeiou" else "a"
-    return f"holds {article} {kind}: go on with the same `fedkeel {command}` line and --out {directory}"
+def _whole(part: KeptStudy) -> KeptStudy | None:
+    """Return the study that a directory is part of: OUT/METHOD, or OUT/seed-N/METHOD."""
+    for above in list(part.directory.parents)[:2]:
+        if (above / STUDY_FILE).exists():
+            found = kept_study(above)
+            return found if found is not None and found.kind == part.kind else None
+    return None

@@ -62,9 +62,8 @@ def parts_of(directory: Path) -> PageParts:
         return PageParts(title, (run,), commands=(command,), settings=read_experiment(directory))
     found = sorted(path.parent for path in directory.rglob("manifest.json")) if directory.is_dir() else []
     if not found:
-        raise StorageError(
-            f"{directory}: no run, comparison, sweep, study or recipe here; `fedkeel runs` lists runs"
-        )
+        nothing = "no run, comparison, sweep, study or recipe here; `fedkeel runs` lists runs"
+        raise StorageError(f"{directory}: {nothing if study is None else study.way_on()}")
     warnings.warn(
         f"{directory}: there is no {STUDY_FILE}: the {len(found)} runs below it are shown as they are",
         stacklevel=3,

@@ -1,6 +1,7 @@
 """Studies in Python: `fk.study.stability(["fedavg", fk.FedSAGD()], rounds=20)` and the rest, `fk.tune`.
 
-    found = fk.study.robustness(["fedavg"], {"rounds": 10, "data.clients": 20}, attacks=["SignFlip(0.2)"])
+    settings = {"rounds": 10, "data.clients": 20}
+    found = fk.study.robustness(["fedavg"], experiment=settings, attacks=["SignFlip(0.2)"])
     found                          # prints as its tables and verdict, shows itself in a notebook
     found.numbers["held_by"]       # what --json prints
     found.document                 # what the page shows
@@ -24,7 +25,19 @@ from fedkeel.experiments.experiment import Experiment
 from fedkeel.experiments.placement import Placement
 from fedkeel.experiments.shown_runs import RunsDisplay
 from fedkeel.running.shown import is_watched
-from fedkeel.studies.base import StudyResult, asked_settings, play
+from fedkeel.studies.base import Study, StudyResult, asked_settings, play
+
+__all__ = [
+    "comparison",
+    "constants",
+    "costs",
+    "interaction",
+    "reproduce",
+    "robustness",
+    "stability",
+    "sweep",
+    "tune",
+]
 
 ExperimentLike = Experiment | str | Path | Mapping[str, Any] | None
 
@@ -32,13 +45,13 @@ ExperimentLike = Experiment | str | Path | Mapping[str, Any] | None
 class StudyFunction:
     """Makes a kind of study: called with its settings, it returns a `StudyResult`.
 
-    `parallel` runs go side by side in processes of this machine, or with `on="ray"` on a cluster, whose
-    `address` may be given. `progress` is shown on a terminal and in a notebook, if it does not say otherwise.
+    What a study needs, as its methods, may be given by its place, all else by keyword. `parallel` runs go
+    side by side in processes of this machine, or with `on="ray"` on a cluster, whose `address` may be given.
+    `progress` is shown on a terminal and in a notebook, if it does not say otherwise.
     """
 
-    def __init__(self, kind: str, name: str, first: str) -> None:
-        self._kind, self._first = kind, first
-        self.__name__ = name
+    def __init__(self, kind: str, name: str) -> None:
+        self._kind, self.__name__ = kind, name
 
     @property
     def __doc__(self) -> str:  # type: ignore[override]
@@ -50,32 +63,25 @@ class StudyFunction:
     @property
     def __signature__(self) -> inspect.Signature:
         study = study_class(self._kind)
-        own = [
-            inspect.Parameter(
+        shared = inspect.signature(type(self).__call__).parameters.values()
+        found = {one.name: one for one in shared if one.kind is one.KEYWORD_ONLY}
+        for name in asked_settings(study):
+            field = study.model_fields[name]
+            needed = field.is_required()
+            found[name] = inspect.Parameter(
                 name,
                 inspect.Parameter.POSITIONAL_OR_KEYWORD
-                if name == self._first
+                if needed or name == "methods"
                 else inspect.Parameter.KEYWORD_ONLY,
-                default=inspect.Parameter.empty
-                if (field := study.model_fields[name]).is_required()
-                else field.get_default(),
+                default=inspect.Parameter.empty if needed else field.get_default(),
             )
-            for name in asked_settings(study)
-        ]
-        shared = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
-            for name, default in (("experiment", None), *_SHARED.items())
-            if name not in asked_settings(study)
-        ]
-        return inspect.Signature(
-            sorted([*own, *shared], key=lambda parameter: parameter.kind), return_annotation=StudyResult
-        )
+        ordered = sorted(found.values(), key=lambda one: one.kind)
+        return inspect.Signature(ordered, return_annotation=StudyResult)
 
     def __call__(
         self,
-        first: Any = None,
+        *placed: Any,
         experiment: ExperimentLike = None,
-        *,
         run_dir: str | Path | None = None,
         parallel: int = 1,
         on: Literal["ray"] | None = None,
@@ -83,29 +89,35 @@ class StudyFunction:
         progress: bool | None = None,
         **settings: Any,
     ) -> StudyResult:
-        """Make the study."""
-        study = study_class(self._kind)
-        given = settings if first is None else {self._first: first, **settings}
-        known = asked_settings(study)
-        for name in given:
+        """Make the study; which settings there are is in its signature."""
+        study, known = study_class(self._kind), self.__signature__.parameters
+        for name in settings:
             if name not in known:
                 raise ConfigError(f"{self.__name__} has no argument {name!r}; known: {', '.join(known)}")
+        try:
+            settings = self.__signature__.bind(*placed, **settings).arguments
+        except TypeError as problem:
+            by_place = ", ".join(name for name, one in known.items() if one.kind is not one.KEYWORD_ONLY)
+            how = f"{by_place or 'nothing'} by place, all else by keyword, as experiment=…"
+            raise TypeError(f"{self.__name__}: {problem}: give {how}") from None
         if on not in (None, "ray"):
             raise ConfigError(f"on = {on!r}: give 'ray', or None to make the runs on this machine")
         asked = experiment_of(experiment)
         if address is not None:
             asked = asked.with_settings([f"address={json.dumps(address)}"])
         if study.own_workers:
-            given = {"parallel": parallel, **given}
+            settings["parallel"] = parallel
         placement, asked = Placement.of(parallel, on, asked)
-        made = study.of(asked, **given)
         out = None if run_dir is None else Path(run_dir)
-        shown = is_watched() if progress is None else progress
-        with RunsDisplay(out or Path()) if shown else nullcontext() as display:
-            return play(made, out, placement=placement, events=display)
+        return _played(study.of(asked, **settings), out, placement, progress, shown_in=out or Path())
 
 
-_SHARED = {"run_dir": None, "parallel": 1, "on": None, "address": None, "progress": None}
+def _played(
+    study: Study, out: Path | None, placement: Placement, progress: bool | None, *, shown_in: Path
+) -> StudyResult:
+    shown = is_watched() if progress is None else progress
+    with RunsDisplay(shown_in) if shown else nullcontext() as display:
+        return play(study, out, placement=placement, events=display)
 
 
 def experiment_of(given: ExperimentLike) -> Experiment:
@@ -126,14 +138,14 @@ def experiment_of(given: ExperimentLike) -> Experiment:
     return Experiment().with_settings(settings)
 
 
-comparison = StudyFunction("comparison", "comparison", "methods")
-sweep = StudyFunction("sweep", "sweep", "over")
-tune = StudyFunction("search", "tune", "over")
-robustness = StudyFunction("robustness study", "robustness", "methods")
-stability = StudyFunction("stability study", "stability", "methods")
-interaction = StudyFunction("interaction study", "interaction", "methods")
-constants = StudyFunction("constants study", "constants", "pilot_rounds")
-costs = StudyFunction("costs study", "costs", "methods")
+comparison = StudyFunction("comparison", "comparison")
+sweep = StudyFunction("sweep", "sweep")
+tune = StudyFunction("search", "tune")
+robustness = StudyFunction("robustness study", "robustness")
+stability = StudyFunction("stability study", "stability")
+interaction = StudyFunction("interaction study", "interaction")
+constants = StudyFunction("constants study", "constants")
+costs = StudyFunction("costs study", "costs")
 
 
 def reproduce(
@@ -151,6 +163,9 @@ def reproduce(
 
     study = RecipeStudy.of(recipe=recipe, address=address, **settings)
     out = study.plan(Path(run_dir)).directory
-    shown = is_watched() if progress is None else progress
-    with RunsDisplay(Path(run_dir)) if shown else nullcontext() as display:
-        return play(study, out, placement=Placement(parallel, on, address), events=display)
+    placement = Placement(parallel, on, address)
+    return _played(study, out, placement, progress, shown_in=Path(run_dir))
+
+
+def __dir__() -> list[str]:
+    return __all__

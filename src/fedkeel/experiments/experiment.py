@@ -226,10 +226,14 @@ class Experiment(RunOptions, FaultOptions, ExecutionOptions):
         """Return the experiment as TOML that `load` reads back."""
         return tomlfile.dump(self.table())
 
-    def algorithm(self) -> Algorithm | Stages:
-        """Return the method."""
+    def make_method(self) -> Algorithm | Stages:
+        """Return the method that its expression makes."""
         made: Algorithm | Stages = parse_method(self.method)
         return made
+
+    def algorithm(self) -> Algorithm | Stages:  # as papers.reproduce still calls it: goes with its last use
+        """Return the method."""
+        return self.make_method()
 
     def federation(self) -> Federation:
         """Load the data, split it, and add its noise and augmentation."""
@@ -301,7 +305,7 @@ class Experiment(RunOptions, FaultOptions, ExecutionOptions):
         return RunSettings(
             task=task,
             federation=federation,
-            method=self.algorithm(),
+            method=self.make_method(),
             work=self.work,
             probes=tuple(parse_probe(probe) for probe in self.probes or ()),
             reducer=Mean() if self.reducer is None else parse_reducer(self.reducer),

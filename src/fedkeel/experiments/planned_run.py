@@ -97,7 +97,7 @@ def changes(experiment: Experiment) -> list[str]:
 def _essence(experiment: Experiment) -> dict[str, Any]:
     """Return what the rows depend on; methods may be written in several ways."""
     table = {key: value for key, value in experiment.table().items() if key not in SPEED_ONLY}
-    return {**table, "method": repr(experiment.algorithm())}
+    return {**table, "method": repr(experiment.make_method())}
 
 
 def _shown(value: Any) -> str:

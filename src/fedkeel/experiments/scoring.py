@@ -90,7 +90,7 @@ def _columns(experiment: Experiment) -> set[str]:
     from fedkeel.core.algorithm import Algorithm  # noqa: PLC0415
     from fedkeel.tensors.layout import Layout  # noqa: PLC0415
 
-    method, x, layout = experiment.algorithm(), torch.zeros(1), Layout((), ())
+    method, x, layout = experiment.make_method(), torch.zeros(1), Layout((), ())
     parts = () if isinstance(method, Algorithm) else method.parts
     methods = [method] if isinstance(method, Algorithm) else [part.method for part in parts]
     models = {name for one in methods for name in list(one.models(one.init(x)))[1:]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -23,20 +23,17 @@ _LINES = 20  # runs in the table of a terminal
 
 
 class RunsDisplay(RunEvents):
-    """Use it as a context; the runs are kept below `out`. `stderr` keeps stdout free for JSON.
+    """Use it as a context; the runs are kept below `out`. It writes to stderr: stdout is for results."""
 
-    `begun` is called once, when it is known that the runs can be made.
-    """
-
-    def __init__(self, out: Path, *, stderr: bool = True, begun: Callable[[], None] = lambda: None) -> None:
-        self._out, self._begun = out, begun
+    def __init__(self, out: Path) -> None:
+        self._out = out
         self._runs: dict[Path, ShownRun] = {}
         self._rounds: dict[Path, int] = {}
         self._scores: dict[Path, ShownScore | None] = {}
         self._ends: dict[Path, str] = {}
         self._done = RunsDone(0, 0, 0, 0, None)
         self._last_line = time.monotonic()
-        self.console = console(stderr=stderr)
+        self.console = console(stderr=True)
         self._notebook = NotebookBar() if self.console.is_jupyter else None
         self._live = (
             Live(get_renderable=self._render, console=self.console, transient=True, refresh_per_second=4)
@@ -57,7 +54,6 @@ class RunsDisplay(RunEvents):
 
     def begin(self, runs: Sequence[ShownRun], kept: int) -> None:
         """Take the runs, and say how many of them are there."""
-        self._begun()
         if kept:
             self._print(f"{kept} of {len(runs)} runs are there already in {self._out}")
         self._runs = {run.directory: run for run in runs}

@@ -1,4 +1,4 @@
-"""`explain(method)`: its equations, what it sends, keeps and costs, its knobs, all read off its code."""
+"""`explain(method)`: its equations, what it sends, keeps and costs, its settings, all read off its code."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Load(NamedTuple):
         return (self.vectors * d + self.scalars) * each
 
 
-class MethodKnob(NamedTuple):
+class MethodSetting(NamedTuple):
     """An argument of a method: whose it is, what it is set to, its default, what is allowed."""
 
     owner: str
@@ -77,21 +77,21 @@ class Explanation(NamedTuple):
     equations: dict[str, list[str]]
     down: Load
     up: Load
-    memory: Load
+    client_state: Load
     gradients_per_step: int
     other_models: int
     full_gradient: bool
     effective_l2: str | None
-    knobs: list[MethodKnob]
+    settings: list[MethodSetting]
     references: list[Paper]
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; bytes are for a million parameters of four bytes."""
         table = self._asdict()
-        for name in ("down", "up", "memory"):
+        for name in ("down", "up", "client_state"):
             load: Load = table[name]
             table[name] = {**load._asdict(), "bytes_at_1M": load.bytes(1_000_000)}
-        table["knobs"] = [knob._asdict() for knob in self.knobs]
+        table["settings"] = [setting._asdict() for setting in self.settings]
         table["references"] = [paper.as_dict() for paper in self.references]
         return table
 
@@ -100,7 +100,7 @@ class Explanation(NamedTuple):
         for part, equations in self.equations.items():
             shown = [", ".join(equations)] if part in _ON_ONE_LINE else equations
             lines += [f"{_PARTS[part] if i == 0 else '':<18}{line}" for i, line in enumerate(shown)]
-        lines += ["", *textwrap.wrap(self._legend(), 100), "", *self._costs(), "", *self._knob_lines()]
+        lines += ["", *textwrap.wrap(self._legend(), 100), "", *self._costs(), "", *self._setting_lines()]
         return "\n".join(lines).rstrip()
 
     def _legend(self) -> str:
@@ -114,25 +114,26 @@ class Explanation(NamedTuple):
             passes.append(f"forward passes of {self.other_models} other model{'s' * (self.other_models > 1)}")
         if self.full_gradient:
             passes.append("one gradient over all of a client's data per round")
-        kept = f" ({', '.join(self.memory.names)})" if self.memory.names else ""
+        kept = f" ({', '.join(self.client_state.names)})" if self.client_state.names else ""
         lines = [
             f"{'a client receives':<18}{self.down}{_megabytes(self.down)}",
             f"{'a client sends':<18}{self.up}{_megabytes(self.up)}",
-            f"{'a client keeps':<18}{self.memory}{kept}",
+            f"{'a client keeps':<18}{self.client_state}{kept}",
             f"{'a client computes':<18}{', '.join(passes)}",
         ]
         return lines if self.effective_l2 is None else [*lines, f"{'effective L2':<18}{self.effective_l2}"]
 
-    def _knob_lines(self) -> list[str]:
-        if not self.knobs:
-            return ["no knobs"]
-        names = [f"{knob.owner}.{knob.name} = {knob.value}" for knob in self.knobs]
+    def _setting_lines(self) -> list[str]:
+        if not self.settings:
+            return ["no settings"]
+        names = [f"{setting.owner}.{setting.name} = {setting.value}" for setting in self.settings]
         width = max(map(len, names)) + 2
         rest = [
-            f"{knob.allowed}" + ("" if knob.default in (None, knob.value) else f"; default {knob.default}")
-            for knob in self.knobs
+            f"{setting.allowed}"
+            + ("" if setting.default in (None, setting.value) else f"; default {setting.default}")
+            for setting in self.settings
         ]
-        return ["knobs", *(f"  {name:<{width}}{text}" for name, text in zip(names, rest, strict=True))]
+        return ["settings", *(f"  {name:<{width}}{text}" for name, text in zip(names, rest, strict=True))]
 
 
 class StagedExplanation(NamedTuple):
@@ -151,55 +152,55 @@ class StagedExplanation(NamedTuple):
         return "\n\n".join([self.method, *parts])
 
 
-def explain(algorithm: Algorithm | Stages) -> Explanation | StagedExplanation:
+def explain(method: Algorithm | Stages) -> Explanation | StagedExplanation:
     """Explain a method, a plug-in or stages."""
-    if isinstance(algorithm, Stages):
-        stages = [(_until(part.until), explain_method(part.method)) for part in algorithm.parts]
-        return StagedExplanation(repr(algorithm), stages)
-    return explain_method(algorithm)
+    if isinstance(method, Stages):
+        stages = [(_until(part.until), explain_method(part.method)) for part in method.parts]
+        return StagedExplanation(repr(method), stages)
+    return explain_method(method)
 
 
-def explain_method(algorithm: Algorithm) -> Explanation:
+def explain_method(method: Algorithm) -> Explanation:
     """Explain a single method."""
-    traced = _traced(algorithm)
-    down, up, memory, plan = _loads(algorithm)
+    traced = _traced(method)
+    down, up, client_state, plan = _loads(method)
     sharp = as_sharp(plan.sharp)
     return Explanation(
-        method=repr(algorithm),
-        about=about(algorithm),
+        method=repr(method),
+        about=about(method),
         equations={}
         if traced is None
         else {part: getattr(traced, part) for part in _PARTS if getattr(traced, part)},
         down=down,
         up=up,
-        memory=memory,
+        client_state=client_state,
         gradients_per_step=2 if sharp is not None and (sharp.rho or sharp.dual is not None) else 1,
         other_models=0 if plan.objective is None else len(list(leaves(plan.objective.context))),
         full_gradient=plan.full_gradient,
         effective_l2=_effective_l2(plan if traced is None else traced.plan),
-        knobs=list(knobs(algorithm)),
-        references=list(dict.fromkeys(_papers(algorithm))),
+        settings=list(method_settings(method)),
+        references=list(dict.fromkeys(_papers(method))),
     )
 
 
-def about(algorithm: Algorithm) -> str:
+def about(method: Algorithm) -> str:
     """Return the docstrings of a method and of what it wraps."""
-    texts = [inspect.getdoc(type(algorithm)) or ""]
-    inner = getattr(algorithm, "inner", None)
+    texts = [inspect.getdoc(type(method)) or ""]
+    inner = getattr(method, "inner", None)
     return "\n\n".join([*texts, *([about(inner)] if isinstance(inner, Algorithm) else [])])
 
 
-def _papers(algorithm: Algorithm) -> typing.Iterator[Paper]:
+def _papers(method: Algorithm) -> typing.Iterator[Paper]:
     """Yield the papers of a method of ours and of what it wraps."""
-    if type(algorithm).__module__.startswith("fedkeel."):
-        yield from cited(type(algorithm).__name__)
-    inner = getattr(algorithm, "inner", None)
+    if type(method).__module__.startswith("fedkeel."):
+        yield from cited(type(method).__name__)
+    inner = getattr(method, "inner", None)
     if isinstance(inner, Algorithm):
         yield from _papers(inner)
 
 
-def knobs(value: Any) -> typing.Iterator[MethodKnob]:
-    """Yield a value's knobs, then those of the values inside."""
+def method_settings(value: Any) -> typing.Iterator[MethodSetting]:
+    """Yield a value's settings, then those of the values inside."""
     inside = []
     for name, field in type(value).__pydantic_fields__.items():
         given = getattr(value, name)
@@ -209,34 +210,34 @@ def knobs(value: Any) -> typing.Iterator[MethodKnob]:
             continue
         known = ALIASES.get((type(value).__name__, name), name)
         default = None if field.is_required() else repr(field.default)
-        yield MethodKnob(
+        yield MethodSetting(
             type(value).__name__, known, repr(given), default, allowed(field.annotation, field.metadata)
         )
     for given in inside:
-        yield from knobs(given)
+        yield from method_settings(given)
 
 
-def _traced(algorithm: Algorithm) -> Trace | None:
-    """Follow the method with named knobs, else with their numbers, else not at all."""
+def _traced(method: Algorithm) -> Trace | None:
+    """Follow the method with named settings, else with their numbers, else not at all."""
     for form in (symbolised, _as_it_is):
         try:
-            return trace(form(algorithm))
+            return trace(form(method))
         except (Untraceable, TypeError, AttributeError, ValueError):
             continue
     return None
 
 
-def _as_it_is(algorithm: Algorithm) -> Algorithm:
-    return algorithm
+def _as_it_is(method: Algorithm) -> Algorithm:
+    return method
 
 
-def _loads(algorithm: Algorithm) -> tuple[Load, Load, Load, Plan]:
+def _loads(method: Algorithm) -> tuple[Load, Load, Load, Plan]:
     """Play a round on a tiny vector and count what is sent and kept."""
     x = torch.arange(1.0, 1.0 + _TINY)
-    server, client = algorithm.init(x), algorithm.init_client(x)
-    down = algorithm.broadcast(server)
+    server, client = method.init(x), method.init_client(x)
+    down = method.broadcast(server)
     facts = Facts.of(1, 1.0, x)
-    plan = algorithm.plan(down, client, facts)
+    plan = method.plan(down, client, facts)
     sharp = as_sharp(plan.sharp)
     walk = Walk(
         start=plan.start,
@@ -248,7 +249,7 @@ def _loads(algorithm: Algorithm) -> tuple[Load, Load, Load, Plan]:
         full_gradient=x if plan.full_gradient else None,
         unit_move=torch.ones(1),
     )
-    up, _ = algorithm.finish(walk, down, client, facts)
+    up, _ = method.finish(walk, down, client, facts)
     return _load(down), _load(up), _load(client), plan
 
 

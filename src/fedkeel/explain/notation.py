@@ -49,7 +49,7 @@ def _product(given: Any) -> str:
 
 
 def _weight(factor: Any) -> int:
-    """Order factors as one writes them: knobs, names, functions, sums."""
+    """Order factors as one writes them: settings, names, functions, sums."""
     if factor.number is not None:
         return -1
     return {"name": 0, "number": 0, "power": 1, "call": 1}.get(factor.kind, 2)

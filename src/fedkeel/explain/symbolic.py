@@ -1,8 +1,8 @@
 """Small symbolic arithmetic: run a method's own code on symbols and print what it computes.
 
-A symbol stands where a tensor or a knob would. It knows the operators and the few torch functions that
-methods use, collects like terms, and prints itself in the papers' manner. A symbol made of knobs alone also
-knows its number, so that a method may branch on a knob.
+A symbol stands where a tensor or a setting would. It knows the operators and the few torch functions that
+methods use, collects like terms, and prints itself in the papers' manner. A symbol made of settings alone
+also knows its number, so that a method may branch on a setting.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Symbol:
 
 
 def name(text: str, number: float | None = None) -> Symbol:
-    """Return a named symbol; a knob brings its number."""
+    """Return a named symbol; a setting brings its number."""
     return Symbol("name", text, number=number)
 
 

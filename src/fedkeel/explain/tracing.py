@@ -33,24 +33,24 @@ class Trace(NamedTuple):
     plan: Plan
 
 
-def trace(algorithm: Any) -> Trace:
+def trace(method: Any) -> Trace:
     """Follow one round of a method on symbols."""
     x = name("x")
-    taken = {str(given) for _, _, given in knobs_of(algorithm) if isinstance(given, Symbol)}
-    server_template, client_template = algorithm.init(x), algorithm.init_client(name("x⁰"))
+    taken = {str(given) for _, _, given in settings_of(method) if isinstance(given, Symbol)}
+    server_template, client_template = method.init(x), method.init_client(name("x⁰"))
     server = _named(server_template, taken)
     client = _named(client_template, taken)
-    sent = algorithm.broadcast(server)
+    sent = method.broadcast(server)
     down, down_lines = _received(sent, taken)
     facts: Any = Facts(name("n_i"), name("w_i"))  # type: ignore[arg-type]
-    plan = algorithm.plan(down, client, facts)
+    plan = method.plan(down, client, facts)
     start = symbol(plan.start)
     walk = _walk(plan, start)
-    up, memory = algorithm.finish(walk, down, client, facts)
+    up, memory = method.finish(walk, down, client, facts)
     memory_rules = _rules(client, memory)
     up = transform(lambda part: _with_news(symbol(part), memory_rules), up)
     mean = transform(lambda part: call("mean", part), up)
-    following = algorithm.aggregate(server, mean, _cohort())
+    following = method.aggregate(server, mean, _cohort())
     return Trace(
         initial=_initial(server, server_template, "x") + _initial(client, client_template, "x⁰"),
         down=down_lines,
@@ -63,37 +63,37 @@ def trace(algorithm: Any) -> Trace:
     )
 
 
-def symbolised(algorithm: Algorithm) -> Algorithm:
+def symbolised(method: Algorithm) -> Algorithm:
     """Return a copy of a method whose numbers are named symbols that know their values."""
-    counts = Counter(knob for _, knob, _ in knobs_of(algorithm))
-    made: Algorithm = _symbolised(algorithm, {knob for knob, n in counts.items() if n > 1}, prefix="")
+    counts = Counter(setting for _, setting, _ in settings_of(method))
+    made: Algorithm = _symbolised(method, {setting for setting, n in counts.items() if n > 1}, prefix="")
     return made
 
 
 def _symbolised(value: Any, twice: set[str], prefix: str) -> Any:
-    """Name the numbers of a value; a wrapper puts its name before a knob that the wrapped method has too."""
+    """Name the numbers of a value; a wrapper puts its name before those that the wrapped method has too."""
     made = copy.copy(value)
     if isinstance(getattr(value, "inner", None), Algorithm):
         prefix = f"{type(value).__name__.lower()}."
-    for knob in value.__dataclass_fields__:
-        given = getattr(value, knob)
+    for setting in value.__dataclass_fields__:
+        given = getattr(value, setting)
         if type(given) in (int, float):
-            shown = f"{prefix}{knob}" if knob in twice else knob
-            object.__setattr__(made, knob, name(shown, number=given))
+            shown = f"{prefix}{setting}" if setting in twice else setting
+            object.__setattr__(made, setting, name(shown, number=given))
         elif hasattr(given, "__dataclass_fields__"):
             inner = _symbolised(given, twice, "" if isinstance(given, Algorithm) else prefix)
-            object.__setattr__(made, knob, inner)
+            object.__setattr__(made, setting, inner)
     return made
 
 
-def knobs_of(value: Any) -> Iterable[tuple[type, str, Any]]:
-    """Yield (class, knob, value) of a method and of all that it wraps."""
-    for knob in value.__dataclass_fields__:
-        given = getattr(value, knob)
+def settings_of(value: Any) -> Iterable[tuple[type, str, Any]]:
+    """Yield (class, setting, value) of a method and of all that it wraps."""
+    for setting in value.__dataclass_fields__:
+        given = getattr(value, setting)
         if hasattr(given, "__dataclass_fields__"):
-            yield from knobs_of(given)
+            yield from settings_of(given)
         else:
-            yield type(value), ALIASES.get((type(value).__name__, knob), knob), given
+            yield type(value), ALIASES.get((type(value).__name__, setting), setting), given
 
 
 def _named(record: Record, taken: set[str]) -> Record:

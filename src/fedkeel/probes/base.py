@@ -73,7 +73,7 @@ class RoundView(NamedTuple):
 
     run: RunView
     round: int
-    algorithm: Algorithm
+    method: Algorithm
     clients: Sequence[int]
     down: Record
     before: Record
@@ -87,12 +87,12 @@ class RoundView(NamedTuple):
     @property
     def x(self) -> Vector:
         """Return the model after the round."""
-        return model_of(self.algorithm, self.after)
+        return model_of(self.method, self.after)
 
     @property
     def x_before(self) -> Vector:
         """Return the model before the round."""
-        return model_of(self.algorithm, self.before)
+        return model_of(self.method, self.before)
 
     @property
     def federation(self) -> Federation:

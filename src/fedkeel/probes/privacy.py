@@ -44,7 +44,7 @@ class PrivacyBudget(Probe):
 
     def report(self, state: Record, seen: RoundView) -> tuple[Columns, Record]:
         """Add the round."""
-        method = seen.algorithm
+        method = seen.method
         assert isinstance(method, Private)  # the run was checked
         memories = keeps_memories(method, seen.down.x)
         mechanism = Mechanism(method.noise, self.clients, self.cohort, self.sampling, memories)

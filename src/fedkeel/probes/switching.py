@@ -141,7 +141,7 @@ class Switching(Probe):
 
     def report(self, state: Record, seen: RoundView) -> tuple[Columns, Record]:
         """Go on with the curve where the stage has an h."""
-        alpha = _alpha(seen.algorithm)
+        alpha = _alpha(seen.method)
         if alpha is None:
             return {}, state
         T, past, present, clients, switched, stage = state.values.tolist()

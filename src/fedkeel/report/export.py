@@ -54,7 +54,7 @@ def round_records(runs: Sequence[ReportedRun]) -> list[Record]:
     columns = dict.fromkeys(name for run in runs for row in run.trial.rows for name in row)
     return [
         {
-            "method": run.trial.label,
+            "label": run.trial.label,
             "seed": run.trial.seed,
             "state": state_of(run.trial),
             **{name: _plain(row.get(name)) for name in columns},
@@ -66,7 +66,7 @@ def round_records(runs: Sequence[ReportedRun]) -> list[Record]:
 
 def client_records(runs: Sequence[ReportedRun]) -> list[Record]:
     """Return every client of every run whose last model was evaluated client by client."""
-    return [{"method": run.trial.label, "seed": run.trial.seed, **row} for run in runs for row in run.clients]
+    return [{"label": run.trial.label, "seed": run.trial.seed, **row} for run in runs for row in run.clients]
 
 
 def to_csv(records: Sequence[Mapping[str, Any]]) -> str:

@@ -272,7 +272,7 @@ def report(context: RunContext, finished: FinishedRound, row: Row) -> tuple[Colu
     view = RoundView(
         run=run_view(context.settings, context.oracle),
         round=before.round,
-        algorithm=request.algorithm,
+        method=request.algorithm,
         clients=finished.accepted,
         down=request.down,
         before=before.server,

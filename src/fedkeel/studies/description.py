@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,26 +25,6 @@ class StudyShape(Shape):
 def read_description(directory: Path) -> dict[str, Any]:
     """Return which `study` a directory holds, its `settings`, and its `plan` where it has one."""
     return read_object(directory / STUDY_FILE, "restore it, or choose another directory", StudyShape, _now)
-
-
-def planned_runs(described: Mapping[str, Any]) -> int | None:
-    """Return how many runs a study has when it is done, from what `read_description` gives; None: unknown."""
-    plan = described.get("plan")
-    try:
-        if plan is None:
-            return None
-        match described["study"]:
-            case "comparison":
-                choices = len(plan["methods"])
-            case "sweep":
-                choices = len(plan["values"])
-            case "robustness study":
-                choices = len(plan["methods"]) * len(plan["reducers"]) * (1 + len(plan["attacks"]))
-            case _:
-                return None
-        return choices * int(plan["seeds"])
-    except (KeyError, TypeError, ValueError):
-        return None
 
 
 def _now(table: dict[str, Any]) -> dict[str, Any]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from fedkeel.directories.kinds import planned_runs
 from fedkeel.experiments import COMPARISON_FILE, STUDY_FILE
-from fedkeel.studies.description import planned_runs
 from fedkeel.web.tailing import read_small
 
 MOST_RUNS = 500
@@ -64,13 +64,20 @@ def _group(path: Path, names: set[str]) -> FoundGroup | None:
     try:
         if STUDY_FILE in names:
             described = json.loads(read_small(path / STUDY_FILE) or b"")
-            return FoundGroup(path, str(described["study"]), planned_runs(described))
+            return FoundGroup(
+                path, str(described["study"]), _planned(path, (path / STUDY_FILE).stat().st_mtime_ns)
+            )
         if COMPARISON_FILE in names:
-            table = tomllib.loads((read_small(path / COMPARISON_FILE) or b"").decode())
-            return FoundGroup(path, "comparison", len(table["methods"]) * len(table["seeds"]))
-    except (ValueError, KeyError, TypeError, RecursionError):
+            return FoundGroup(path, "comparison", _planned(path, 0))
+    except (ValueError, KeyError, TypeError, RecursionError, OSError):
         pass
     return None
+
+
+@lru_cache(maxsize=MOST_RUNS)
+def _planned(path: Path, stamp: int) -> int | None:
+    """Return how many runs a study has; `stamp`: when its plan was written."""
+    return planned_runs(path)
 
 
 def _entries(path: Path) -> tuple[set[str], list[str]]:
