@@ -29,6 +29,8 @@ NAMES = [
     *((f"`{old}`", "file of a checkpoint", f"`{now}`") for old, now in FILES.items()),
     ("`Experiment.train(callback=)`", "`fk.Experiment`", "`Experiment.train(callbacks=)`"),
     ("`accuracy`", "of a line of `compare --json` and `sweep --json`, and of their verdict", "`score`"),
+    ("`accuracy`", "of `tune --json`", "`score`"),
+    ("`accuracy`", "column of a table, of `--columns` and `columns=`; still taken", "`score`"),
     ("`method`", "of a line of `sweep --json`, and of a verdict's ranking", "`label`"),
     ("`MethodSummary.accuracy`, `.method`", "what `RunGrid.table` has", "`.score`, `.label`"),
     ("`Trial.method`", "what `RunGrid.trials` has", "`Trial.label`"),

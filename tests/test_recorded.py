@@ -35,6 +35,7 @@ RENAMED: dict[str, str] = {
     "python-compare-verdict.json: stdout.ranking[].method": "label",
     "python-compare-table.json: stdout[].accuracy": "score",
     "python-compare-table.json: stdout[].method": "label",
+    "tune-json.json: stdout.accuracy": "score",
 }
 
 IDS = [entry["id"] for entry in LINES]

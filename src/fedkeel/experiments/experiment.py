@@ -231,10 +231,6 @@ class Experiment(RunOptions, FaultOptions, ExecutionOptions):
         made: Algorithm | Stages = parse_method(self.method)
         return made
 
-    def algorithm(self) -> Algorithm | Stages:  # as papers.reproduce still calls it: goes with its last use
-        """Return the method."""
-        return self.make_method()
-
     def federation(self) -> Federation:
         """Load the data, split it, and add its noise and augmentation."""
         from fedkeel.data import add_noise, load  # noqa: PLC0415  heavy

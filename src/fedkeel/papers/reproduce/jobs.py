@@ -135,7 +135,7 @@ def _feature_rows(
 def _cost_rows(study: CountedCosts, job: RecipeJob) -> list[dict[str, Any]]:
     from fedkeel.studies.costs import count  # noqa: PLC0415  heavy
 
-    method = Experiment.from_table(job.table).algorithm()
+    method = Experiment.from_table(job.table).make_method()
     found = count([(job.key.row, method)], rounds=study.rounds)[0]
     columns = {
         "communication": found.unicast,

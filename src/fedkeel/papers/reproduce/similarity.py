@@ -120,7 +120,7 @@ def similarity_numbers(table: Mapping[str, Any]) -> Numbers:
         SAMPLES: seen * clients / model.parameters,
     }
     answer = share * (1 - _drop(experiment.faults))
-    stages, begin = as_stages(experiment.algorithm()).fixed(rounds), 0
+    stages, begin = as_stages(experiment.make_method()).fixed(rounds), 0
     for stage in stages.parts:
         end = stage.until if isinstance(stage.until, int) else rounds
         for part in _parts(stage.method):
