@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 import fedkeel as fk
 from fedkeel.cli import app
 from fedkeel.directories.kinds import STUDIES, kept_study, study_class
+from fedkeel.report import find_verdict
 from fedkeel.report.page.document import Document
 from fedkeel.web.watching import Watch
 
@@ -322,3 +323,17 @@ def test_functions_of_ones_own_are_compared_side_by_side_as_one_by_one() -> None
         trial.rows[-1]["loss"] for trial in two.trials
     ]
     assert one.document.title == two.document.title
+
+
+def test_what_is_in_memory_is_judged_once_and_not_read_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged = []
+    for module in ("fedkeel.studies.comparison", "fedkeel.report.page.parts"):
+        monkeypatch.setattr(
+            f"{module}.find_verdict", lambda *given: judged.append(given) or find_verdict(*given)
+        )
+    make("comparison", tmp_path / "comparison")
+    assert len(judged) == 1
+    monkeypatch.setattr("fedkeel.papers.reproduce.page.kept_document", None)
+    make("recipe", tmp_path / "recipe")

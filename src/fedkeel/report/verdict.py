@@ -42,6 +42,15 @@ class ComparisonVerdict(NamedTuple):
         }
 
 
+def verdict_of(table: Mapping[str, Any]) -> ComparisonVerdict:
+    """Return a verdict from what `as_dict` gave."""
+    ranking = [Ranked(**one) for one in table["ranking"]]
+    leads = [{key: part for key, part in one.items() if key != "resolved"} for one in table["differences"]]
+    return ComparisonVerdict(
+        **{**table, "ranking": ranking, "differences": [Difference(**one) for one in leads]}
+    )
+
+
 def find_verdict(trials: Sequence[Trial], measure: Measure = FINAL, level: float = 0.95) -> ComparisonVerdict:
     """Rank the methods by a measure and compare the best with every other.
 

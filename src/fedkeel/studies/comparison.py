@@ -25,6 +25,7 @@ from fedkeel.report.page.document import Table, Text
 from fedkeel.report.page.parts import PageParts, listed
 from fedkeel.report.table_columns import COLUMNS, column_now, measure_columns, parse_columns
 from fedkeel.report.tables import UNFINISHED, MethodSummary, Trial, cells, headings, why_diverged
+from fedkeel.report.verdict import verdict_of
 from fedkeel.studies.base import Results, Study, Texts, asked
 
 METHODS = 'Method, as scaffold or "relaxed(fedcm, beta=0.1)"; repeatable.'
@@ -173,8 +174,9 @@ class Comparison(ScoredStudy):
             commands=(self.line(), self.line_of_run(self.methods[-1], 0)),
             settings=self.experiment.to_toml(),
             measure=self.measure,
-            target=self.experiment.target,
+            target=numbers["target"],
             columns=self.columns,
+            verdict=verdict_of(numbers["verdict"]),
         )
 
     def line_of_run(self, method: str, seed: int) -> str:

@@ -11,11 +11,14 @@ from fedkeel.report.page.document import Document, Section
 from fedkeel.report.page.runs import ReportedRun
 from fedkeel.report.table_columns import COLUMNS
 from fedkeel.report.tables import reachable_target
-from fedkeel.report.verdict import find_verdict
+from fedkeel.report.verdict import ComparisonVerdict, find_verdict
 
 
 class PageParts(NamedTuple):
-    """What a directory gives to a page: runs, sections of its own, and how its runs are compared."""
+    """What a directory gives to a page: runs, sections of its own, and how its runs are compared.
+
+    `verdict` is what was found of the runs already; without it they are compared here.
+    """
 
     title: str
     runs: tuple[ReportedRun, ...] = ()
@@ -27,6 +30,7 @@ class PageParts(NamedTuple):
     columns: tuple[str, ...] = COLUMNS
     subject: str = "method"
     whole: Document | None = None  # the page that is kept already
+    verdict: ComparisonVerdict | None = None
 
     def document(self) -> Document:
         """Return the page."""
@@ -38,7 +42,7 @@ class PageParts(NamedTuple):
         return runs_document(
             self.title,
             self.runs,
-            verdict=find_verdict(trials, measure),
+            verdict=self.verdict or find_verdict(trials, measure),
             target=self.target or reachable_target(trials, measure.metric),
             commands=self.commands,
             settings=self.settings,
