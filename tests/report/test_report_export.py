@@ -42,7 +42,7 @@ TABLE = Table(
     title="T",
     headings=("method", "final accuracy", "a_b"),
     rows=(("FedAvg | x", "88.4 ± 0.6 %", "2 & 3"), ("<b>", "—", "β ≤ 1")),
-    best=1,
+    bold=((1, 0), (1, 2)),
 )
 
 
@@ -84,7 +84,7 @@ def test_a_table_as_latex_markdown_and_csv() -> None:
         r"method & final accuracy & a\_b \\",
         r"\midrule",
         r"FedAvg | x & 88.4 $\pm$ 0.6 \% & 2 \& 3 \\",
-        r"\textbf{\textless{}b\textgreater{}} & \textbf{---} & \textbf{$\beta$ $\leq$ 1} \\",
+        r"\textbf{\textless{}b\textgreater{}} & --- & \textbf{$\beta$ $\leq$ 1} \\",
         r"\bottomrule",
         r"\end{tabular}",
     ]

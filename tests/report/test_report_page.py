@@ -121,6 +121,26 @@ def test_rounds_without_a_value_are_left_out() -> None:
     assert (every.first, every.step, every.rounds) == (2, 2, None)
 
 
+def test_bold_is_what_is_best_in_its_column_or_not_significantly_worse() -> None:
+    """B leads at the end, beyond doubt; at its top A is above it, and C cannot be told from A."""
+
+    def runs(label: str, *curves: tuple[float, float]) -> list[ReportedRun]:
+        return [run(label, seed, top, end) for seed, (top, end) in enumerate(curves)]
+
+    every = [
+        *runs("A", (0.90, 0.500), (0.91, 0.510), (0.90, 0.505)),
+        *runs("B", (0.71, 0.700), (0.70, 0.705), (0.71, 0.710)),
+        *runs("C", (0.89, 0.300), (0.92, 0.310), (0.90, 0.300)),
+    ]
+    table = block(made(every, columns=("score", "top", "seconds")), "scores")
+    assert [row[0] for row in table.rows] == ["A", "B", "C"]
+    assert set(table.bold) == {(1, 1), (0, 2), (2, 2)}
+    assert "not significantly worse" in table.note
+    alone = block(made([one for one in every if one.trial.seed == 0]), "scores")
+    assert not alone.bold
+    assert "Bold" not in alone.note
+
+
 def test_the_tables_have_every_score_and_every_cost_to_the_target() -> None:
     document, trials = made(RUNS), [one.trial for one in RUNS]
     scores, costs = block(document, "scores"), block(document, "costs-to-target")
@@ -129,7 +149,7 @@ def test_the_tables_have_every_score_and_every_cost_to_the_target() -> None:
     assert costs.rows == tuple(
         cells(line, tuple(COST_COLUMNS)) for line in summarise(trials, 0.5, columns=tuple(COST_COLUMNS))
     )
-    assert scores.best == costs.best == 1
+    assert not costs.bold, "costs are not tested"
     assert scores.headings[1:4] == (
         "final accuracy",
         "top accuracy",

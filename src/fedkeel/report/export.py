@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +87,7 @@ def to_markdown(table: Table) -> str:
 
 
 def to_latex(table: Table) -> str:
-    r"""Return a table for LaTeX with the package booktabs; the best line is bold."""
+    r"""Return a table for LaTeX with the package booktabs."""
     columns = "".join("l" if index in table.left else "r" for index in range(len(table.headings)))
     return "\n".join([rf"\begin{{tabular}}{{{columns}}}", *_latex_lines(table), r"\end{tabular}", ""])
 
@@ -127,10 +127,11 @@ def _latex_lines(table: Table) -> Iterator[str]:
     yield _latex_row(table.headings)
     yield r"\midrule"
     for index, row in enumerate(table.rows):
-        yield _latex_row(row, bold=index == table.best)
+        yield _latex_row(row, bold={column for line, column in table.bold if line == index})
     yield r"\bottomrule"
 
 
-def _latex_row(cells: Sequence[str], *, bold: bool = False) -> str:
+def _latex_row(cells: Sequence[str], *, bold: Collection[int] = ()) -> str:
     escaped = ["".join(_LATEX.get(sign, sign) for sign in cell) for cell in cells]
-    return " & ".join(rf"\textbf{{{cell}}}" if bold else cell for cell in escaped) + r" \\"
+    shown = (rf"\textbf{{{cell}}}" if index in bold else cell for index, cell in enumerate(escaped))
+    return " & ".join(shown) + r" \\"

@@ -125,7 +125,7 @@ class LabelGrid(Part):
 
 
 class Table(Part):
-    """A table of texts. `wide` columns wrap, `best` is the line in bold, `tones` colour lines' marks.
+    """A table of texts. `wide` columns wrap, `bold` cells are (line, column), `tones` colour lines' marks.
 
     `scores` marks the table of results, which `fedkeel export` writes.
     """
@@ -135,7 +135,7 @@ class Table(Part):
     title: str
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    best: int | None = None
+    bold: tuple[tuple[int, int], ...] = ()
     wide: tuple[int, ...] = ()
     left: tuple[int, ...] = (0,)
     tones: tuple[Tone, ...] | None = None

@@ -8,7 +8,7 @@ from fedkeel.report.measures import FINAL, Measure, MetricMeasure, parse_measure
 from fedkeel.report.page.document import Table, Verdict
 from fedkeel.report.table_columns import COLUMNS, COST_COLUMNS, SCORE, SECONDS
 from fedkeel.report.tables import Trial, by_method, cells, headings, models_of, summarise, why_diverged
-from fedkeel.report.verdict import ComparisonVerdict
+from fedkeel.report.verdict import ComparisonVerdict, find_verdict
 
 _RULES = ("final", "top", "smoothed:50")
 
@@ -63,16 +63,40 @@ def _table(
     columns: Sequence[str],
 ) -> Table:
     lines = summarise(trials, target, measure, columns)
-    winner = [i for i, line in enumerate(lines) if (line.label, line.model) == (verdict.winner, "x")]
+    bold = tuple(_bold(trials, verdict, measure, [(line.label, line.model) for line in lines], columns))
+    best = "Bold: the best of a column, and what is not significantly worse (95 %, all pairs together)."
     return Table(
         id="scores",
         title="Scores",
         scores=True,
         headings=("method", *headings(target, measure, columns)[1:]),
         rows=tuple(cells(line, columns, measure.known) for line in lines),
-        best=winner[0] if winner else None,
-        note=" ".join(_notes(trials, measure, target, columns)),
+        bold=bold,
+        note=" ".join([*_notes(trials, measure, target, columns), *([best] if bold else [])]),
     )
+
+
+def _bold(
+    trials: Sequence[Trial],
+    verdict: ComparisonVerdict,
+    measure: Measure,
+    lines: Sequence[tuple[str, str]],
+    columns: Sequence[str],
+) -> Iterator[tuple[int, int]]:
+    """Yield the cells of scores that are best in their column, or not significantly worse.
+
+    With one seed nobody knows what is significant, and costs are not tested: nothing is bold there.
+    """
+    for index, name in enumerate(columns, start=1):
+        if name in (SECONDS, *COST_COLUMNS):
+            continue
+        own = verdict if name == SCORE else find_verdict(trials, parse_measure(name, measure.known))
+        if own.winner is None or not own.differences or own.seeds < 2:
+            continue
+        even = {own.winner, *(one.other for one in own.differences if not one.resolved)}
+        yield from (
+            (line, index) for line, (label, model) in enumerate(lines) if model == "x" and label in even
+        )
 
 
 def _notes(

@@ -3,6 +3,7 @@
 (() => {
   const { el, caption, download, fileName } = fedkeelPage;
 
+  const isBold = (table, line, column) => table.bold.some(([l, c]) => l === line && c === column);
   const quoted = (cell) => (/[",\n\r]/.test(cell) ? `"${cell.replace(/"/g, '""')}"` : cell);
   const toCsv = (rows) => rows.map((row) => row.map((cell) => quoted(String(cell ?? ""))).join(",")).join("\n") + "\n";
 
@@ -17,8 +18,8 @@
   const inTex = (cell) => Array.from(String(cell), (sign) => TEX[sign] ?? sign).join("");
   function toLatex(table) {
     const columns = table.headings.map((_, index) => (table.left.includes(index) ? "l" : "r")).join("");
-    const row = (cells, bold) => `${cells.map((cell) => (bold ? `\\textbf{${inTex(cell)}}` : inTex(cell))).join(" & ")} \\\\`;
-    const body = table.rows.map((cells, index) => row(cells, index === table.best));
+    const row = (cells, line) => `${cells.map((cell, column) => (isBold(table, line, column) ? `\\textbf{${inTex(cell)}}` : inTex(cell))).join(" & ")} \\\\`;
+    const body = table.rows.map(row);
     return [`\\begin{tabular}{${columns}}`, "\\toprule", row(table.headings), "\\midrule", ...body, "\\bottomrule", "\\end{tabular}", ""].join("\n");
   }
 
@@ -30,8 +31,8 @@
       const tone = table.tones ? table.tones[line] : "";
       const made = cells.map((text, index) => index === 0
         ? el("th", { scope: "row", class: kind(index) }, text)
-        : el("td", { class: [kind(index), index === 1 ? tone : ""].filter(Boolean).join(" ") || null }, text));
-      return el("tr", { class: line === table.best ? "best" : null }, ...made);
+        : el("td", { class: [kind(index), index === 1 ? tone : "", isBold(table, line, index) ? "best" : ""].filter(Boolean).join(" ") || null }, text));
+      return el("tr", {}, ...made);
     });
     return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label },
       el("table", {}, el("caption", { class: "hidden" }, label), el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...lines)));
