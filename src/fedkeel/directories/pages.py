@@ -18,6 +18,7 @@ from fedkeel.report.page.document import Document, Section
 from fedkeel.report.page.parts import PageParts
 from fedkeel.report.page.runs import ReportedRun
 from fedkeel.report.tables import UNFINISHED
+from fedkeel.report.verdict import no_verdict
 from fedkeel.running.run_directory import read_experiment
 from fedkeel.studies.base import Study
 
@@ -27,17 +28,18 @@ def document_of(directories: Sequence[Path]) -> Document:
     parts = [parts_of(directory) for directory in directories]
     if len(parts) == 1:
         return parts[0].document()
-    runs = with_unique_names([run for part in parts for run in _by_method(part)])
+    runs, unclear = with_unique_names([run for part in parts for run in _by_method(part)])
     named = [part for part in parts if part.runs]
     shared = {(part.measure, part.target) for part in named}
     measure, target = shared.pop() if len(shared) == 1 else (str(FINAL), None)
     return PageParts(
         " and ".join(part.title for part in parts) if len(parts) < 4 else f"{len(parts)} directories",
-        tuple(runs),
+        runs,
         tuple(_numbered([section for part in parts for section in _named_sections(part)])),
         tuple(dict.fromkeys(command for part in parts for command in part.commands)),
         measure=measure,
         target=target,
+        verdict=None if unclear is None else no_verdict(unclear, measure),
     ).document()
 
 
@@ -46,7 +48,7 @@ def runs_of(directories: Sequence[Path]) -> list[ReportedRun]:
     parts = [parts_of(directory) for directory in directories]
     if len(parts) == 1:
         return list(parts[0].runs)
-    return with_unique_names([run for part in parts for run in _by_method(part)])
+    return list(with_unique_names([run for part in parts for run in _by_method(part)]).runs)
 
 
 def parts_of(directory: Path) -> PageParts:
@@ -68,9 +70,9 @@ def parts_of(directory: Path) -> PageParts:
         f"{directory}: there is no {STUDY_FILE}: the {len(found)} runs below it are shown as they are",
         stacklevel=3,
     )
-    return PageParts(
-        f"Runs below {directory.name}", tuple(with_unique_names([reported_run(path) for path in found]))
-    )
+    runs, unclear = with_unique_names([reported_run(path) for path in found])
+    verdict = None if unclear is None else no_verdict(unclear)
+    return PageParts(f"Runs below {directory.name}", runs, verdict=verdict)
 
 
 def study_parts_of(kept: KeptStudy) -> PageParts | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedkeel.common.errors import StorageError
 from fedkeel.common.older import settings_now
@@ -13,6 +13,9 @@ from fedkeel.common.tomlfile import flat, parse
 from fedkeel.report.page.runs import ReportedRun
 from fedkeel.report.tables import UNFINISHED, Trial
 from fedkeel.running.run_directory import read_clients, read_experiment, read_manifest, read_rows
+
+# of runs made in Python: the first weights, and the seeds of the split and of the noise
+_DECIDED_BY_SEED = ("task.initial", "data.seed", "data.noise_seed")
 
 
 def reported_run(directory: Path, trial: Trial | None = None) -> ReportedRun:
@@ -46,20 +49,51 @@ def _settings(directory: Path) -> dict[str, Any]:
         ) from None
 
 
-def with_unique_names(runs: Sequence[ReportedRun]) -> list[ReportedRun]:
-    """Return runs whose names and seeds are their own: by the settings they differ in, else by directory."""
-    named = Counter((run.trial.label, run.trial.seed) for run in runs)
-    twice = {method for (method, _), count in named.items() if count > 1}
-    found = []
+class NamedRuns(NamedTuple):
+    """Runs whose names and seeds are their own; `unclear` says why no verdict can be given on them."""
+
+    runs: tuple[ReportedRun, ...]
+    unclear: str | None = None
+
+
+def with_unique_names(runs: Sequence[ReportedRun]) -> NamedRuns:
+    """Name runs by the settings that the user varied; what a seed decides is no difference.
+
+    Where runs of one name and seed differ in nothing that is known, they are named by their directories, and
+    nobody can say which belong together.
+    """
+    found, same = [], set[str]()
     for run in runs:
         alike = [one for one in runs if one.trial.label == run.trial.label]
-        keys = [
-            key
-            for key in run.settings
-            if key not in ("seed", "method") and len({str(one.settings.get(key)) for one in alike}) > 1
-        ]
-        if run.trial.label in twice or keys:
-            label = ", ".join(f"{key}={run.settings[key]}" for key in keys) or Path(run.directory or "").name
+        keys = [key for key in run.settings if key not in ("seed", "method") and _differs(key, alike)]
+        label = ", ".join(f"{key}={run.settings[key]}" for key in keys)
+        of_seed = [one for one in alike if one.trial.seed == run.trial.seed]
+        if len({tuple(str(one.settings.get(key)) for key in keys) for one in of_seed}) < len(of_seed):
+            same.add(run.trial.label)
+            label = ", ".join([*filter(None, [label]), _own_path(run, alike)])
+        if label:
             run = run._replace(trial=run.trial._replace(label=f"{run.trial.label} [{label}]"))  # noqa: PLW2901
         found.append(run)
-    return found
+    if not same:
+        return NamedRuns(tuple(found))
+    return NamedRuns(
+        tuple(found),
+        f"No verdict: several runs of {', '.join(sorted(same))} have the same seed and differ in nothing "
+        "that is known of them, so it is unclear which belong together; they are named by their directories.",
+    )
+
+
+def _own_path(run: ReportedRun, alike: Sequence[ReportedRun]) -> str:
+    """Return the part of a run's directory that others of its name do not share."""
+    shared = os.path.commonpath([os.path.abspath(one.directory or "") for one in alike])
+    return os.path.relpath(run.directory or "", shared)
+
+
+def _differs(key: str, alike: Sequence[ReportedRun]) -> bool:
+    """Tell whether runs differ in a setting for another reason than their seeds."""
+    values: dict[int, set[str]] = {}
+    for run in alike:
+        values.setdefault(run.trial.seed, set()).add(str(run.settings.get(key)))
+    if key in _DECIDED_BY_SEED and all(len(own) == 1 for own in values.values()):
+        return False
+    return len(set.union(*values.values())) > 1

@@ -42,6 +42,11 @@ class ComparisonVerdict(NamedTuple):
         }
 
 
+def no_verdict(why: str, measure: str = str(FINAL)) -> ComparisonVerdict:
+    """Return the verdict on runs that cannot be compared."""
+    return ComparisonVerdict(why, None, None, measure, 0, [], [], 0.95)
+
+
 def verdict_of(table: Mapping[str, Any]) -> ComparisonVerdict:
     """Return a verdict from what `as_dict` gave."""
     ranking = [Ranked(**one) for one in table["ranking"]]
