@@ -131,6 +131,12 @@ def test_few_clients_are_shown_whole_and_of_many_the_ends() -> None:
     ]
 
 
+def test_the_median_of_an_even_number_is_the_mean_of_the_middle_two() -> None:
+    table = made(4)
+    scores = sorted(float(row["accuracy"]) for row in table.rows)
+    assert table.distribution["median"] == (scores[1] + scores[2]) / 2 != scores[2]
+
+
 def test_without_an_accuracy_the_loss_says_who_fares_worst() -> None:
     rows = [{key: value for key, value in row.items() if key != "accuracy"} for row in made(3).rows]
     table = ClientTable([{**row, "loss": loss} for row, loss in zip(rows, (1.0, 3.0, 2.0), strict=True)])

@@ -159,6 +159,14 @@ def test_a_loss_that_doubles_in_five_rounds_is_told_once() -> None:
     assert watched.see(float("nan")) is None
 
 
+def test_a_loss_that_is_small_already_doubles_in_silence() -> None:
+    """Near the end of a run that learns well it doubles by chance, from cohort to cohort."""
+    watched = LossWatch("the training loss")
+    falling = [2.3, 1.0, 0.5, 0.2, 0.1, 0.05, 0.12, 0.04, 0.02, 0.05, 0.11, 0.3]
+    assert not any(watched.see(value) for value in falling)
+    assert watched.see(0.8) == "the training loss has doubled in five rounds, to 0.8"
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [

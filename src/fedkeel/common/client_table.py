@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from statistics import median
 from typing import Any
 
 from fedkeel.common.columns import shown_value
@@ -43,10 +44,14 @@ class ClientTable:
         """Return mean, worst, percentiles and best of the score over clients."""
         values, last = [float(row[self.score]) for row in self.worst_first], len(self.rows) - 1
         low, high = ("10th", "90th") if self.score == "accuracy" else ("90th", "10th")
-        tenths = {f"{low} percentile": 0.1, "median": 0.5, f"{high} percentile": 0.9}
-        places = {"worst": 0.0, **tenths, "best": 1.0}
-        found = {name: values[round(place * last)] for name, place in places.items()}
-        return {"mean": sum(values) / len(values), **found}
+        return {
+            "mean": sum(values) / len(values),
+            "worst": values[0],
+            f"{low} percentile": values[round(0.1 * last)],
+            "median": median(values),
+            f"{high} percentile": values[round(0.9 * last)],
+            "best": values[-1],
+        }
 
     @property
     def title(self) -> str:

@@ -85,7 +85,7 @@ def _check_classes(
     if target.shape != output.shape[:1] + output.shape[2:]:
         fix = f"give class numbers of shape {shapes(output[:, 0], output)[0]}"
         if target.shape == output.shape:
-            fix += ": y.argmax(1) where y is one-hot"
+            fix += ": y.argmax(1) where y is one-hot; for several labels of a sample take fk.Task.multilabel"
         elif target.shape == (*output.shape[:1], 1):
             fix += ", as y[:, 0]"
         elif target.ndim > 1:

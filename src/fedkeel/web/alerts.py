@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 MOST_ALERTS = 200  # of all runs together
 _NAMED_CLIENTS = 3  # of one round; of more only the number is said
 _SPAN = 5  # rounds in which a loss must not double
+_TOLD_FROM = 0.25  # of the first loss
 _LOSSES = {"loss": "the loss", "train_loss": "the training loss"}
 
 
@@ -22,11 +23,16 @@ class Alert(NamedTuple):
 
 
 class LossWatch:
-    """Tells that a loss has doubled in five rounds; again only after it has come down."""
+    """Tells that a loss has doubled in five rounds; again only after it has come down.
+
+    A loss near its end is small and doubles by chance, from cohort to cohort: what is below a quarter of the
+    first one is not told.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._recent: deque[float] = deque(maxlen=_SPAN + 1)
+        self._least: float | None = None  # what a loss must have to be told
         self._before: float | None = None  # the loss from which it had doubled
 
     def see(self, value: Any) -> str | None:
@@ -34,12 +40,13 @@ class LossWatch:
         if type(value) not in (float, int) or not math.isfinite(value):
             return None
         self._recent.append(value)
+        self._least = _TOLD_FROM * value if self._least is None else self._least
         if self._before is not None:
             if value > self._before * 1.5:
                 return None
             self._before = None
         oldest = self._recent[0]
-        if len(self._recent) == _SPAN + 1 and oldest > 0 and value >= 2 * oldest:
+        if len(self._recent) == _SPAN + 1 and oldest > 0 and value >= max(2 * oldest, self._least):
             self._before = oldest
             return f"{self.name} has doubled in five rounds, to {value:.4g}"
         return None
