@@ -71,5 +71,5 @@ def test_external_links_are_listed_and_safe(pages: dict[str, str]) -> None:
 def test_a_page_of_a_method_has_all_its_parts(pages: dict[str, str]) -> None:
     for make in fk.METHODS:
         text = pages[f"methods/{make.__name__.lower()}.html"]
-        for part in ("The rule", "Knobs", "What it costs", "Results in our experiments", "Use it"):
+        for part in ("The rule", "Settings", "What it costs", "Results in our experiments", "Use it"):
             assert f">{part}<" in text, (make.__name__, part)
