@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
+from problems import session_of
 from sklearn import metrics as sk
 from torch import Tensor, nn
 from torch.nn import functional
 
 import fedkeel as fk
+from fedkeel.engines.client import weighs_targets
 
 CLASSES, TOKENS, SAMPLES = 4, 5, 2300
 WORK = fk.Work(epochs=1, batch_size=8, lr=1e-300)
@@ -191,3 +193,15 @@ def test_scores_of_nothing_are_no_numbers() -> None:
     metric.update(torch.zeros(2, 3), torch.tensor([-100, -100]))
     assert np.isnan(metric.compute())
     assert np.isnan(float(fk.Task.binary(linear(1)).metrics["auroc"](torch.zeros(3), torch.ones(3))))
+
+
+def test_targets_are_weighed_only_where_some_are_padding() -> None:
+    """Else a sample is as good as any other, and linear models walk in the span of their samples."""
+    x = torch.zeros(6, 3, dtype=torch.float64)
+    for y, weighed in ((torch.arange(6) % 3, False), (torch.tensor([0, 1, -100, 2, 0, 1]), True)):
+        federation = fk.Federation.from_arrays([(x, y)], classes=CLASSES)
+        options = {"rounds": 1, "cohort": 1, "work": WORK}
+        session = session_of(fk.Task.multiclass(linear(3)), federation, fk.FedAvg(), **options)
+        context = session.context
+        assert weighs_targets(context.settings, context.oracle) is weighed
+        session.close()

@@ -44,6 +44,8 @@ def ignored_label(score: Any) -> int | None:
     known = known_loss(score)
     if known is not None:
         return known.padding
+    if (own := getattr(score, "ignore_index", None)) is not None:  # of a typed task
+        return int(own)
     inner = score.func if isinstance(score, partial) else score
     if not getattr(inner, LEAVES_OUT, False):
         return None
@@ -58,16 +60,12 @@ def holds_padding(score: Any, target: Any) -> bool:
 
 def sum_and_weight(score: Score, output: Any, target: Any, samples: int) -> tuple[float, float]:
     """Return a batch's part of a mean: samples, or what of their targets is no padding, are its weight."""
-    label = ignored_label(score)
-    share = 1.0
-    if label is not None and _are_classes(target):
-        share = float((target != label).double().mean())
-        if share == 0:
-            return 0.0, 0.0
-    found = score(output, target)
+    found, label, share = score(output, target), ignored_label(score), 1.0
     if is_pair(found):
         return float(found[0]), float(found[1])
-    return float(found) * (samples * share), samples * share
+    if label is not None and _are_classes(target):
+        share = float((target != label).double().mean())
+    return (float(found) * (samples * share), samples * share) if share else (0.0, 0.0)
 
 
 def sample_terms(loss: Score, output: Any, target: Any) -> tuple[Tensor, Tensor]:

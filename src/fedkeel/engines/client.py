@@ -16,6 +16,7 @@ from fedkeel.core.algorithm import Facts, Plan, Walk
 from fedkeel.core.evaluation import needing_all, returns_pair
 from fedkeel.core.losses import known_loss
 from fedkeel.core.oracle import Oracle
+from fedkeel.core.typed import TokenLoss
 from fedkeel.core.walk import StepSettings, WalkResult, run_local_steps
 from fedkeel.core.weighted import holds_padding
 from fedkeel.data.federation import Batch
@@ -290,9 +291,11 @@ def weighs_targets(settings: RunSettings, oracle: Oracle) -> bool:
     task, federation = settings.task, settings.federation
     if holds_padding(task.loss, federation.pool.sample().y):
         return True
-    known = known_loss(task.loss)
+    known, lazy = known_loss(task.loss), not isinstance(federation.pool, InMemory)
     if known is not None:  # of samples that are loaded when needed only some were looked at
-        return known.names_padding and not isinstance(federation.pool, InMemory)
+        return known.names_padding and lazy
+    if isinstance(task.loss, TokenLoss):
+        return lazy
     x, y = federation.samples(0)
     inputs, target = oracle.to_device((federation.prepare(part(x, 0, 2)), part(y, 0, 2)))
     with torch.no_grad():
