@@ -3,7 +3,8 @@
 (() => {
   const { el, caption, download, fileName } = fedkeelPage;
 
-  const isBold = (table, line, column) => table.bold.some(([l, c]) => l === line && c === column);
+  /* tables that scripts make have none */
+  const isBold = (table, line, column) => Boolean(table.bold?.some(([l, c]) => l === line && c === column));
   const quoted = (cell) => (/[",\n\r]/.test(cell) ? `"${cell.replace(/"/g, '""')}"` : cell);
   const toCsv = (rows) => rows.map((row) => row.map((cell) => quoted(String(cell ?? ""))).join(",")).join("\n") + "\n";
 
