@@ -38,7 +38,7 @@ def _rate(limits: tuple[Limit, ...], symbol: str, own: float) -> str:
         return f"no theorem allows any {symbol} here; yours is {own:g}."
     return (
         f"no theorem allows {symbol} = {own:g}; the largest that one does is {number(widest.limit)} "
-        f"({widest.who}). Larger ones often work, unpromised."
+        f"({widest.who}). Larger ones often work, without a guarantee."
     )
 
 

@@ -161,7 +161,7 @@ class NotebookBar:
         self._shown = -_NOTEBOOK_SECONDS
 
     def show(self, done: int, total: int, text: str, *, last: bool = False) -> None:
-        """Show how far it is, four times per second at most; always where it is the `last` time."""
+        """Show progress, at most four times per second; always if `last`."""
         if not last and time.monotonic() - self._shown < _NOTEBOOK_SECONDS:
             return
         self._shown = time.monotonic()

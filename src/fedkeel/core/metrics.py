@@ -17,9 +17,8 @@ from fedkeel.common.errors import ConfigError, DataError
 from fedkeel.core.losses import PADDING, known_loss
 from fedkeel.core.weighted import LEAVES_OUT
 
-Loss: TypeAlias = Callable[
-    [Any, Any], Any
-]  # of what the model returns, and the targets: a mean, or (sum, weight)
+# of what the model returns, and the targets: a mean, or (sum, weight)
+Loss: TypeAlias = Callable[[Any, Any], Any]
 Function: TypeAlias = Callable[[Any, Any], Any]
 F = TypeVar("F", bound=Callable[..., Any])
 

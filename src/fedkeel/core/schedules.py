@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -15,7 +16,7 @@ from fedkeel.common.frozen import Count, UnitInterval, frozen
 ScheduleFunction = Callable[[int, int, int, int], float]
 
 
-class Schedule:
+class Schedule(ABC):
     """A factor on the local learning rate: `schedule(round, rounds, step, steps)`, all counted from 0.
 
     `within_round` says whether the factor differs between the steps of a round. Where it does not, every step
@@ -33,9 +34,9 @@ class Schedule:
         """Tell whether the factor depends on the total number of rounds."""
         return True
 
+    @abstractmethod
     def __call__(self, round: int, rounds: int, step: int = 0, steps: int = 1) -> float:
         """Return the factor of a step."""
-        raise NotImplementedError(f"{type(self).__name__} has no __call__(round, rounds, step, steps)")
 
 
 def _read_round(given: Any) -> Any:

@@ -23,8 +23,8 @@ def in_numbers(clients: Sequence[tuple[Any, Any]], test: tuple[Any, Any] | None)
     """Return data as arrays of numbers; that which is in numbers already is returned as it is.
 
     Whether something is to be done is seen from the first client, whose columns all tables must have: they
-    are matched by name. Words become class numbers in the order of
-    the alphabet, over all clients and the test set.
+    are matched by name. Words become class numbers in the order of the alphabet, over all clients and the
+    test set.
     """
     owners = [f"client {client}" for client in range(len(clients))]
     tests = [] if test is None else [("the test set", test)]
@@ -54,19 +54,20 @@ def in_numbers(clients: Sequence[tuple[Any, Any]], test: tuple[Any, Any] | None)
 
 def _in_order(table: Any, first: Any, owner: str) -> Any:
     """Return a table with its columns in the order of client 0's; refuse one that has others."""
-    if not (hasattr(table, "columns") and hasattr(first, "columns")) or list(table.columns) == list(
-        first.columns
-    ):
+    if not (hasattr(table, "columns") and hasattr(first, "columns")):
         return table
-    missing = [repr(name) for name in first.columns if name not in table.columns]
-    more = [repr(name) for name in table.columns if name not in first.columns]
-    if missing or more or len(table.columns) != len(first.columns):
+    names, wanted = list(table.columns), list(first.columns)
+    if names == wanted:
+        return table
+    missing = [repr(name) for name in wanted if name not in names]
+    more = [repr(name) for name in names if name not in wanted]
+    if missing or more or len(names) != len(wanted):
         parts = [f"lacks {', '.join(missing)}"] * bool(missing) + [f"has {', '.join(more)}"] * bool(more)
         raise DataError(
             f"{owner} {' and '.join(parts) or 'has columns twice'}, unlike client 0: give every client "
             "the same columns, in any order"
         )
-    return table[list(first.columns)]
+    return table[wanted]
 
 
 def _is_table(part: Any) -> bool:

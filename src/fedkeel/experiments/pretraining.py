@@ -106,7 +106,7 @@ def _finished(folder: Path) -> bool:
 
 
 def _pretrain(asked: Pretrain, name: str, settings: RunSettings, device: str, folder: Path) -> None:
-    """Train, or go on where an interruption ended it, and say how far it is."""
+    """Train, or go on after an interruption, and show progress."""
     before = len(read_rows(folder))
     goes_on = f", which goes on after epoch {before}" if before else ""
     epochs = "1 epoch" if asked.epochs == 1 else f"{asked.epochs} epochs"

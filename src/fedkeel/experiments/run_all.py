@@ -143,7 +143,7 @@ class RunMeter:
         }
 
     def look(self, rounds: Mapping[Path, int] | None = None) -> RunsDone:
-        """Return how far it is."""
+        """Return the progress of all runs together."""
         rounds = self.rounds() if rounds is None else rounds
         done = self._done(rounds)
         gained, spent = done - self._at_start, self._clock() - self._started

@@ -30,7 +30,7 @@ ABOUT = "deployment"  # what the manifest calls it
 
 
 def serve(deployment: Deployment, link: Link, given: Mapping[str, Any], clock: Clock | None = None) -> Result:
-    """Run a deployment, from its checkpoint where there is one; say how far it is in its status file."""
+    """Run a deployment, from its checkpoint if there is one; write its progress to a status file."""
     config = RunConfig.read(given)
     run_dir = Path(config.options.run_dir)
     try:

@@ -82,7 +82,7 @@ class FollowedRun:
         self.seconds_curve = ThinnedCurve(self.most)
 
     def glimpse(self) -> None:
-        """Read a few rows of a long run from begin to end, so that its curves can be drawn at once."""
+        """Read a few rows of a long run from beginning to end, so that its curves can be drawn at once."""
         try:
             rows = glimpse(self._rows.path)
             for name, (rounds, values) in self._columns(rows).items():
